@@ -26,7 +26,7 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("gotemplate", &[]),
     ("model", &["proto-istio"]),
     ("store", &["model", "incr", "proto-istio"]),
-    ("annotations", &["model"]),
+    ("annotations", &["model", "validate"]),
     (
         "convert",
         &[

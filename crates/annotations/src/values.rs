@@ -11,6 +11,8 @@ pub(crate) use link::*;
 use std::sync::Arc;
 use std::time::Duration;
 
+use validate::text::re2;
+
 use crate::Reference;
 use crate::reader::Fault;
 
@@ -149,12 +151,8 @@ pub(crate) fn regex(value: &str) -> Result<Arc<str>, Fault> {
         return Err("is too long a regular expression".into());
     }
     let text = text(value)?;
-    let mut parser = regex_syntax::ast::parse::ParserBuilder::new()
-        .octal(true)
-        .nest_limit(100)
-        .build();
-    match parser.parse(value) {
-        Ok(_) => Ok(text),
+    match re2(value) {
+        Ok(()) => Ok(text),
         Err(_) => Err("is no regular expression that RE2 takes".into()),
     }
 }
@@ -173,4 +171,26 @@ pub(crate) fn path(value: &str) -> Result<Arc<str>, Fault> {
 /// Whether a byte may stand in a URL; `$` may not, because of nginx's variables.
 pub(crate) fn is_of_url(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"\"<>\\^`{|}$".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::regex;
+
+    #[test]
+    fn expressions_are_those_of_re2() {
+        for (text, is_one) in [
+            ("a|b", true),
+            (r"a\Cb", true),
+            (r"\Qa(\E", true),
+            ("(?P<n>a)", true),
+            (r"\x{100}", false),
+            ("a(?=b)", false),
+            (r"(a)\1", false),
+            ("a{1001}", false),
+            ("[a", false),
+        ] {
+            assert_eq!(regex(text).is_ok(), is_one, "{text}");
+        }
+    }
 }

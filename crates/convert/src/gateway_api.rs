@@ -28,7 +28,7 @@ pub use class::Controller;
 pub use class::MESH_CONTROLLER;
 pub(crate) use host::{HostOfMesh, HostOfParent};
 pub(crate) use listener::ServersOf;
-pub(crate) use policy::{RuleOfTarget, RuleOfXBackend, ServiceOfXBackend};
+pub(crate) use policy::{ClosedServices, RuleOfTarget, RuleOfXBackend, ServiceOfXBackend};
 pub use status::StatusOf;
 pub(crate) use stream::StreamsOf;
 

@@ -16,8 +16,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::kinds::kube::ANY_HOST;
 use model::kinds::{knative, kube};
+use model::ownership::{self, above};
 use model::{Diagnostic, Kind, Namespace, ObjectKey, ObjectName, Severity, Timestamp};
 use store::index::ObjectIndex;
 
@@ -26,35 +26,7 @@ use crate::reader::{Derive, Reader};
 use crate::refer::{Author, grant};
 use crate::strata::Routes;
 
-/// How many labels a wildcard may have that owns the hosts below it. It bounds what a host of many labels costs.
-const DEPTH: usize = 8;
-
-/// An object that claims a host.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Claim {
-    pub(crate) object: ObjectKey,
-    pub(crate) created: Option<Timestamp>,
-    /// The host as the object names it: the host itself, or a wildcard above it.
-    pub(crate) host: Arc<str>,
-}
-
-impl Claim {
-    fn age(&self) -> impl Ord + use<'_> {
-        (age(self.created, &self.object.name), self.object.kind)
-    }
-}
-
-/// The place of an object among those about one host: the oldest first, of equals that of the configured cluster.
-///
-/// Higress: pkg/ingress/kube/common/tool.go SortIngressByCreationTime, 2.1.
-pub(crate) fn age(created: Option<Timestamp>, object: &ObjectName) -> impl Ord + use<'_> {
-    let ObjectName {
-        namespace,
-        name,
-        cluster,
-    } = object;
-    (created, cluster, name, namespace)
-}
+pub(crate) use model::ownership::{Claim, age};
 
 /// The hosts that an object claims.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -96,21 +68,8 @@ impl Derive for OwnerOf {
             })
         });
         let above = above(host).and_then(|wildcard| read.derived(Self(wildcard)).as_ref().clone());
-        own.chain(above).min_by(|a, b| a.age().cmp(&b.age()))
+        ownership::oldest(own.chain(above))
     }
-}
-
-/// The next wildcard that a host is below, of those that own what is below them.
-fn above(host: &str) -> Option<Arc<str>> {
-    if host == ANY_HOST {
-        return None;
-    }
-    let name = host.strip_prefix("*.").unwrap_or(host);
-    let (_, mut rest) = name.split_once('.')?;
-    while rest.split('.').count() > DEPTH {
-        (_, rest) = rest.split_once('.')?;
-    }
-    Some(format!("*.{rest}").into())
 }
 
 /// Whether objects of a kind in a namespace may say anything about a host with that owner: the ReferenceGrant that lets
@@ -121,11 +80,8 @@ pub(crate) fn admit(
     (by, namespace): (Kind, &Namespace),
     host: &str,
 ) -> Result<Option<ObjectKey>, String> {
-    let others = owner.filter(|owner| owner.object.name.namespace != *namespace);
-    let Some(Claim {
-        object, host: of, ..
-    }) = others
-    else {
+    let others = owner.filter(|owner| owner.namespace() != namespace);
+    let Some(owner) = others else {
         return Ok(None);
     };
     if read.settings().features.edge_shared_hosts {
@@ -137,17 +93,13 @@ pub(crate) fn admit(
         cluster: None,
         in_mesh: false,
     };
-    if let Some(grant) = grant(read, author, object) {
+    if let Some(grant) = grant(read, author, &owner.object) {
         return Ok(Some(grant));
     }
-    let home = &object.name.namespace;
-    let claims = match **of == *host {
-        true => "claims it".to_owned(),
-        false => format!("claims {of:?}"),
-    };
+    let reason = owner.reason(host);
     Err(format!(
-        "is not served for the host {host:?}, which belongs to the namespace {home}: {object} {claims} and is older. A \
-         ReferenceGrant there can let Ingresses of {namespace} refer to it, and --ingress-shared-hosts lets all"
+        "is not served for the host {host:?}, which {reason}. A ReferenceGrant there can let Ingresses of {namespace} refer \
+         to it, and --ingress-shared-hosts lets all"
     ))
 }
 
@@ -164,7 +116,7 @@ pub(crate) fn oldest<R: AboutHost>(
         created: rules.created(),
         host: host.clone(),
     });
-    claims.min_by(|a, b| a.age().cmp(&b.age()))
+    ownership::oldest(claims)
 }
 
 /// What an object says about a host.
@@ -274,27 +226,5 @@ impl<R> Members<R> {
     pub(crate) fn home(&self) -> Option<&Namespace> {
         let (first, _) = self.all.first()?;
         Some(&first.namespace)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts_are_below_wildcards() {
-        let table = [
-            ("*", None),
-            ("localhost", None),
-            ("*.com", None),
-            ("example.com", Some("*.com")),
-            ("*.example.com", Some("*.com")),
-            ("a.example.com", Some("*.example.com")),
-            ("1.2.3.4.5.6.7.8.9.a", Some("*.3.4.5.6.7.8.9.a")),
-            ("1.2.3.4.5.6.7.8.9", Some("*.2.3.4.5.6.7.8.9")),
-        ];
-        for (host, wanted) in table {
-            assert_eq!(above(host).as_deref(), wanted, "{host}");
-        }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use model::edge::RemoteIngresses;
 use model::settings::Settings;
-use model::{Object, ObjectName};
+use model::{Namespace, Object, ObjectName};
 use store::index::ObjectIndex;
 use store::{Reads, Snapshot};
 
@@ -78,6 +78,14 @@ impl<S: Debug + Send + Sync + 'static> Reader<'_, '_, S> {
         T::MadeIn: Before<S>,
     {
         self.cx.names_by::<T>(index, value)
+    }
+
+    /// The names of the objects of a namespace, sorted.
+    pub fn names_in<T: Layered>(&self, namespace: &Namespace) -> Vec<ObjectName>
+    where
+        T::MadeIn: Before<S>,
+    {
+        self.cx.names_in::<T>(namespace)
     }
 
     /// Mesh config and features.

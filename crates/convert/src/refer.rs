@@ -16,7 +16,7 @@ use model::kinds::gateway_api::{ReferenceGrant, XBackend, pool_host};
 use model::kinds::istio::ServiceEntry;
 use model::kinds::kube::Service;
 use model::kinds::multicluster::ServiceImport;
-use model::{ClusterId, Kind, Namespace, Object, ObjectKey, ObjectName};
+use model::{ClusterId, Kind, Namespace, ObjectKey, ObjectName};
 use proto_istio::networking::{Destination, PortSelector};
 use store::index::{ObjectIndex, grant_value};
 
@@ -224,14 +224,7 @@ pub(crate) fn grant(
 ) -> Option<ObjectKey> {
     let value = grant_value(by.kind, by.namespace, to.kind, &to.name.namespace);
     let grants = read.list_by::<ReferenceGrant>(ObjectIndex::Grant, &value);
-    let allows = |grant: &Arc<Object<ReferenceGrant>>| {
-        grant.spec.to.iter().any(|part| {
-            let is_kind = Kind::find(&part.group, &part.kind) == Some(to.kind);
-            let is_name = |name: &Arc<str>| **name == *to.name.name;
-            is_kind && part.name.as_ref().is_none_or(is_name)
-        })
-    };
-    Some(grants.iter().find(|grant| allows(grant))?.key())
+    Some(grants.iter().find(|grant| grant.spec.covers(to))?.key())
 }
 
 /// An object, and each Service that it leads on to.

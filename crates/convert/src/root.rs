@@ -10,7 +10,7 @@ use store::Snapshot;
 
 use crate::edge::https::{CONFIG_MAP, FindingsOfHttps};
 use crate::edge::{FindingsOf, GatewayOfHost, RoutesOfEdgeHost, RuleOfService};
-use crate::gateway_api::{HostOfMesh, HostOfParent, RuleOfTarget, RuleOfXBackend};
+use crate::gateway_api::{ClosedServices, HostOfMesh, HostOfParent, RuleOfTarget, RuleOfXBackend};
 use crate::gateway_api::{ServersOf, ServiceOfXBackend, StreamsOf};
 use crate::ingress::{GatewayOf, RoutesOfHost};
 use crate::knative::{self, Place};
@@ -56,6 +56,8 @@ pub enum Root {
     },
     /// The VirtualServices of a TLSRoute, TCPRoute or UDPRoute.
     StreamRoutes(ObjectKey),
+    /// The DestinationRules of all Services of a namespace, as a closed BackendTLSPolicy has it.
+    ClosedServices(ObjectName),
     /// The DestinationRule of a backend that policies are about.
     TargetRule(ObjectKey),
     /// The DestinationRule of an XBackend.
@@ -90,6 +92,7 @@ macro_rules! with_derivation {
                 port: *port,
             }),
             Root::StreamRoutes(key) => $act!(StreamsOf(key.clone())),
+            Root::ClosedServices(policy) => $act!(ClosedServices(policy.clone())),
             Root::TargetRule(key) => $act!(RuleOfTarget(key.clone())),
             Root::XBackendRule(name) => $act!(RuleOfXBackend(name.clone())),
             Root::XBackendService(name) => $act!(ServiceOfXBackend(name.clone())),

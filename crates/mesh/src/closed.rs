@@ -8,12 +8,16 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::Namespace;
+use model::closed::EVERY_SERVICE;
 use model::diagnostic::{Diagnostic, Severity};
-use model::kinds::gateway_api::BackendTlsPolicy;
+use model::kinds::gateway_api::{BackendTlsPolicy, PolicyTargetRef};
 use model::kinds::istio::{
     AuthorizationPolicy, DestinationRule, PeerAuthentication, RequestAuthentication,
+    TrafficExtension, WasmPlugin,
 };
 use model::object::Object;
+use proto_istio::extensions::PluginType;
+use proto_istio::extensions::traffic_extension::FilterConfig;
 use store::index::{CLOSED, ObjectIndex};
 use store::snapshot::Stored;
 use store::{Reads, Snapshot};
@@ -67,14 +71,49 @@ impl Query<Snapshot> for ClosedObjects {
         });
         find::<BackendTlsPolicy>(cx, &mut found, |policy| {
             let refs = policy.spec.target_refs.iter();
-            let names: Vec<String> = refs.map(|to| format!("{} {}", to.kind, to.name)).collect();
+            let name = |to: &PolicyTargetRef| match *to.name == *EVERY_SERVICE {
+                true => format!("all Services of namespace {}", policy.namespace()),
+                false => format!("{} {}", to.kind, to.name),
+            };
+            let names: Vec<String> = refs.map(name).collect();
             match names.is_empty() {
-                true => "its targetRefs cannot be read, so it protects no connection".to_owned(),
+                true => "it has no targetRefs, so it protects no connection".to_owned(),
                 false => format!("connections to {} fail", names.join(" and ")),
             }
         });
+        find::<WasmPlugin>(cx, &mut found, |plugin| {
+            let target = Target {
+                namespace: plugin.namespace(),
+                selector: plugin.spec.selector.as_ref(),
+                target_refs: &plugin.spec.target_refs,
+                target_ref: plugin.spec.target_ref.as_ref(),
+            };
+            refused(plugin.spec.r#type(), &covered(&target, &root))
+        });
+        find::<TrafficExtension>(cx, &mut found, |extension| {
+            let target = Target {
+                namespace: extension.namespace(),
+                selector: extension.spec.selector.as_ref(),
+                target_refs: &extension.spec.target_refs,
+                target_ref: None,
+            };
+            let of = match &extension.spec.filter_config {
+                Some(FilterConfig::Wasm(config)) => config.r#type(),
+                _ => PluginType::UnspecifiedPluginType,
+            };
+            refused(of, &covered(&target, &root))
+        });
         found.into()
     }
+}
+
+/// What a closed filter does, in words.
+fn refused(of: PluginType, to: &str) -> String {
+    let what = match of {
+        PluginType::Network => "connections",
+        _ => "requests",
+    };
+    format!("all {what} that would pass it at {to} are refused")
 }
 
 /// Adds a finding for each object of a kind that stands closed; `effect` says what that does.

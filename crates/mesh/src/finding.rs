@@ -67,6 +67,8 @@ pub mod code {
     pub const NO_DELEGATE: &str = "PIL0511";
     /// A host is routed by another VirtualService.
     pub const HOST_TAKEN: &str = "PIL0512";
+    /// A host belongs to another namespace.
+    pub const NOT_OWNED: &str = "PIL0513";
     /// A subset of that name is defined before.
     pub const SUBSET_TAKEN: &str = "PIL0521";
     /// A value of a Secret is not there for a proxy.

@@ -4,6 +4,7 @@
 
 mod bind;
 mod merge;
+mod owned;
 mod select;
 mod server;
 
@@ -23,6 +24,7 @@ use store::Snapshot;
 use crate::label_names::Reader;
 use crate::proxy::Traits;
 
+pub use owned::{NotOwnedAt, Owners, OwnersAt, routed};
 pub use server::{is_http, is_passthrough, is_tls, terminates_https};
 
 /// What decides the servers of a gateway proxy.
@@ -104,7 +106,8 @@ impl Query<Snapshot> for MergedGatewayOf {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let selected = select::select(cx, &self.0);
-        (!selected.is_empty()).then(|| Arc::new(merge::merge(cx, &selected)))
+        let owners = cx.query(&OwnersAt(self.0.clone()));
+        (!selected.is_empty()).then(|| Arc::new(merge::merge(cx, &selected, (*owners).clone())))
     }
 }
 

@@ -26,6 +26,7 @@ pub mod policy_target;
 pub mod proxy;
 pub mod proxy_options;
 pub mod reserved;
+pub mod root;
 pub mod scope;
 pub mod services;
 pub mod trust;

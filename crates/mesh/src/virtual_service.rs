@@ -7,6 +7,7 @@
 
 mod delegate;
 mod destinations;
+mod owned;
 mod resolve;
 #[cfg(test)]
 mod tables;
@@ -19,7 +20,7 @@ use incr::{Cx, Query};
 use model::edge::EdgeRoute;
 use model::kinds::istio::VirtualService;
 use model::names::Namespace;
-use model::object::{Object, ObjectName, Timestamp};
+use model::object::{Object, ObjectKey, ObjectName, Timestamp};
 use model::service::Visibility;
 use model::session::Session;
 use store::index::ObjectIndex;
@@ -27,8 +28,11 @@ use store::{Reads, Snapshot};
 
 use crate::limits;
 
+use owned::Foreign;
+
 pub use delegate::find as delegate;
 pub use destinations::{Destinations, DestinationsOf};
+pub use owned::NotOwnedInMesh;
 pub use resolve::host_name;
 
 /// The name under which every sidecar is a gateway.
@@ -67,6 +71,8 @@ pub struct ResolvedVirtualService {
     pub name: ObjectName,
     /// Every VirtualService that contributed, the root first.
     pub from: Vec<ObjectName>,
+    /// What the root was made from, where nobody wrote it: the object that it is named after.
+    pub made_from: Option<ObjectKey>,
     /// When the root was created.
     pub created: Option<Timestamp>,
     /// Who may see it.
@@ -114,6 +120,8 @@ impl ResolvedVirtualService {
 pub struct VirtualServiceHead {
     /// The root VirtualService.
     pub name: ObjectName,
+    /// What the root was made from, where nobody wrote it: the object that it is named after.
+    pub made_from: Option<Box<ObjectKey>>,
     /// When the root was created.
     pub created: Option<Timestamp>,
     /// Who may see it.
@@ -137,6 +145,7 @@ impl VirtualServiceHead {
         let gateways = &rule.spec.gateways;
         Self {
             name: rule.name.clone(),
+            made_from: rule.made_from.clone().map(Box::new),
             created: rule.created,
             export_to: rule.export_to.clone(),
             semantics: rule.semantics,
@@ -222,6 +231,7 @@ impl Query<Snapshot> for VirtualServiceOf {
             export_to: export_to(cx, &object),
             name: self.0.clone(),
             from,
+            made_from: derived.and_then(|made| made.from.first()).cloned(),
             created: object.meta.created,
             semantics,
             spec,
@@ -256,6 +266,7 @@ impl Query<Snapshot> for RefusedVirtualService {
         Some(Arc::new(ResolvedVirtualService {
             name: rule.name.clone(),
             from: rule.from.clone(),
+            made_from: rule.made_from.clone(),
             export_to: rule.export_to.clone(),
             excess: rule.excess.clone(),
             spec,
@@ -378,12 +389,19 @@ impl Query<Snapshot> for VirtualServicesFor {
             MESH => cx.query(&AllHeads),
             gateway => cx.query(&HeadsOf(gateway.into())),
         };
+        let foreign = Foreign::among(cx, self, &heads);
         for head in heads.iter() {
             let times = head.gateways.iter().filter(|g| **g == self.gateway).count();
             let times = times.min(limits::REPEATED_GATEWAYS);
             if times == 0 || !head.export_to.allows(&self.namespace) {
                 continue;
             }
+            let kept = foreign.as_ref().map(|foreign| foreign.kept(cx, head));
+            let head = match &kept {
+                None => head,
+                Some(Some(kept)) => kept,
+                Some(None) => continue,
+            };
             let list = if head.is_public() {
                 &mut lists.public
             } else if *head.namespace() == self.namespace {

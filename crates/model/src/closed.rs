@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// The credential of TLS settings with which no connection may come about.
 pub const NO_CREDENTIAL: &str = "closed://";
 
+/// The name of a target of a closed BackendTLSPolicy that means all Services of its namespace. No Service has it.
+pub const EVERY_SERVICE: &str = "*";
+
 /// Why an object was rejected and a substitute stands in its place.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Closed {

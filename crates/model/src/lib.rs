@@ -23,6 +23,7 @@ pub mod names;
 pub mod node;
 pub mod object;
 pub mod outside;
+pub mod ownership;
 pub mod parse;
 pub mod peer;
 pub mod protocol;

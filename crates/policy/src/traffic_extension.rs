@@ -69,8 +69,11 @@ pub enum Code {
     Lua(LuaConfig),
     /// A module, for requests or for connections.
     Wasm(Box<WasmConfig>),
-    /// Nothing that could be told what to do: it refuses requests.
-    Closed,
+    /// Nothing that could be told what to do: it refuses requests, or connections.
+    Closed {
+        /// Whether it is for connections.
+        network: bool,
+    },
 }
 
 /// The filters for workloads of a namespace with these labels: those of each phase in the order in which they run.

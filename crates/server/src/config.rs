@@ -95,6 +95,11 @@ pub struct ServeOptions {
     #[arg(long, env = "REVISION", value_name = "NAME", default_value = "")]
     pub revision: String,
 
+    /// Give hosts of Gateways and VirtualServices to namespaces: at a gateway that several share, and for sidecars of others, a host
+    /// is the namespace's whose object claimed it first. Others need a ReferenceGrant there.
+    #[arg(long, env = "PILOTHOUSE_OWNED_HOSTS", value_parser = clap::builder::BoolishValueParser::new())]
+    pub owned_hosts: bool,
+
     /// Ingresses with annotations.
     #[command(flatten)]
     pub ingress: crate::settings::IngressOptions,

@@ -31,7 +31,7 @@ use xds::{Published, TypeUrl};
 
 use crate::analysis::Seen;
 
-pub use found::Totals;
+pub use found::{RefusedRoute, Totals};
 pub use origins::OriginLimits;
 pub use revisions::{Revision, Revisions};
 pub use state::{FindingRow, ProxyRow, State, ViewRow};
@@ -375,6 +375,8 @@ pub struct Batch {
     pub panics: u64,
     /// What generation found and had not found before.
     pub found: Vec<Diagnostic>,
+    /// The routes of which something else is closed than before.
+    pub refused: Vec<RefusedRoute>,
     /// How many findings of generation are in force.
     pub findings: Totals,
 }

@@ -2,17 +2,19 @@
 //!
 //! A batch tells which statuses became others, so that an edit costs those that it touches: here, and for who writes them.
 
+mod refused;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use convert::status::{Status, StatusChange};
 use model::names::ClusterId;
-use model::{Kind, Namespace, ObjectKey, ObjectName, Owner, SourceId};
+use model::{Diagnostic, Kind, Namespace, ObjectKey, ObjectName, Owner, SourceId};
 use serde_json::Value;
 use store::Snapshot;
 use tokio::sync::watch;
 
-use crate::derive::Batch;
+use crate::derive::{Batch, RefusedRoute};
 use crate::tags::{self, Tags};
 use crate::writing::wanted;
 
@@ -27,6 +29,8 @@ pub struct Book {
 struct Inner {
     snapshot: Arc<Snapshot>,
     statuses: BTreeMap<ObjectKey, Arc<Option<Value>>>,
+    /// What of routes is closed, as Envoy would refuse it.
+    refused: BTreeMap<ObjectKey, Vec<Diagnostic>>,
     writing: Option<Writing>,
     /// What is to be written into remote clusters.
     remotes: BTreeMap<ClusterId, (Owner, watch::Sender<Wanted>)>,
@@ -67,6 +71,7 @@ impl Book {
                 tags: Tags::read(&snapshot, &replica.system, revision),
                 snapshot,
                 statuses: BTreeMap::new(),
+                refused: BTreeMap::new(),
                 writing: None,
                 remotes: BTreeMap::new(),
                 replica,
@@ -85,10 +90,17 @@ impl Book {
         inner.snapshot = batch.snapshot.clone();
         // What is written depends on the generation and the revision of the object as well.
         let changed = &batch.changes.objects;
-        let objects = match inner.tags_changed(changed) {
+        let mut objects = match inner.tags_changed(changed) {
             true => inner.statuses.keys().cloned().collect(),
             false => inner.concerned(changed),
         };
+        for RefusedRoute { object, found } in &batch.refused {
+            match found.is_empty() {
+                true => _ = inner.refused.remove(object),
+                false => _ = inner.refused.insert(object.clone(), found.clone()),
+            }
+            objects.push(object.clone());
+        }
         inner.take_in(&batch.statuses, objects);
     }
 
@@ -97,7 +109,7 @@ impl Book {
         let inner = self.lock();
         let of = inner.statuses.iter();
         let of = of.filter_map(|(object, status)| {
-            let (object, status) = (object.clone(), status.as_ref().clone()?);
+            let (object, status) = (object.clone(), inner.status(object, status)?);
             Some(Status { object, status })
         });
         of.collect()
@@ -222,12 +234,21 @@ impl Inner {
         });
     }
 
+    /// The status of an object, as it was derived and with what of it is closed.
+    fn status(&self, object: &ObjectKey, derived: &Option<Value>) -> Option<Value> {
+        let mut status = derived.clone()?;
+        if let Some(found) = self.refused.get(object) {
+            refused::add(&self.snapshot, object, found, &mut status);
+        }
+        Some(status)
+    }
+
     /// Says what is wanted of one object; returns whether that is something else.
     fn want(&self, owner: &Owner, object: ObjectKey, all: &mut Wanted) -> bool {
         let status = self.statuses.get(&object).filter(|_| self.is_ours(&object));
-        let status = status.and_then(|status| status.as_ref().as_ref());
+        let status = status.and_then(|status| self.status(&object, status));
         let wanted =
-            status.and_then(|status| wanted::of_status(&self.snapshot, &object, status, owner));
+            status.and_then(|status| wanted::of_status(&self.snapshot, &object, &status, owner));
         match wanted {
             Some(wanted) if all.get(&object).is_some_and(|known| **known == wanted) => false,
             Some(wanted) => {

@@ -16,5 +16,5 @@ pub(crate) use assignment::assignment;
 pub(crate) use cluster::cluster;
 pub(crate) use filled::filled;
 pub(crate) use listener::listener;
-pub(crate) use origin::{finding, of_rule};
+pub(crate) use origin::{finding, of_rule, rule_of};
 pub(crate) use route::{closed_route, configuration, head};

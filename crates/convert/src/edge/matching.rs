@@ -1,14 +1,13 @@
 //! Which requests a rule is for, and their paths as backends see them.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use annotations::{Dialect, Text};
 use model::re2::quote;
 use proto_istio::networking::string_match::MatchType;
 use proto_istio::networking::{HttpMatchRequest, HttpRewrite, StringMatch};
-use regex_syntax::ast;
+use validate::text::{re2_groups, re2_is_choice};
 
 use super::draft::{Asks, by_regex};
 use super::mcp;
@@ -68,21 +67,11 @@ fn pattern(path: &str, kind: PathKind) -> String {
         PathKind::Exact => quote(path),
         PathKind::Prefix | PathKind::Text => format!("{}.*", quote(path)),
         PathKind::PrefixRegex => match path.trim_end_matches(".*") {
-            path if is_choice(path) => format!("(?:{path}).*"),
+            path if re2_is_choice(path) => format!("(?:{path}).*"),
             path => format!("{path}.*"),
         },
         PathKind::FullRegex => format!("{}$", path.trim_end_matches('$')),
     }
-}
-
-/// Whether a regular expression is a choice of several: what follows it in one that is made of it would follow the last alone.
-fn is_choice(pattern: &str) -> bool {
-    // One that cannot be read stays as it is, and is refused: in a group it might be another.
-    let is_choice = |read| matches!(read, ast::Ast::Alternation(_));
-    pattern.contains('|')
-        && ast::parse::Parser::new()
-            .parse(pattern)
-            .is_ok_and(is_choice)
 }
 
 fn cased(pattern: &str, ignore_case: bool) -> String {
@@ -123,32 +112,7 @@ pub(super) fn rewrite(path: &Path, rules: &HostRules) -> Option<HttpRewrite> {
 
 /// How many groups a regular expression has; none where it is none.
 pub(super) fn captures(pattern: &str) -> usize {
-    // Only the syntax is read: what classes mean takes many times as long.
-    let parsed = regex_syntax::ast::parse::Parser::new().parse(pattern);
-    let Ok(expression) = parsed else { return 0 };
-    match ast::visit(&expression, Groups(0)) {
-        Ok(groups) => groups,
-        Err(never) => match never {},
-    }
-}
-
-/// Counts groups.
-struct Groups(usize);
-
-impl ast::Visitor for Groups {
-    type Output = usize;
-    type Err = Infallible;
-
-    fn finish(self) -> Result<usize, Infallible> {
-        Ok(self.0)
-    }
-
-    fn visit_pre(&mut self, part: &ast::Ast) -> Result<(), Infallible> {
-        if let ast::Ast::Group(group) = part {
-            self.0 += usize::from(group.is_capturing());
-        }
-        Ok(())
-    }
+    re2_groups(pattern).unwrap_or(0)
 }
 
 /// The annotation `rewrite-path`: what matched becomes the new path, what follows stays.
@@ -230,6 +194,24 @@ mod tests {
         for (path, wanted) in table {
             assert_eq!(pattern(path, PathKind::PrefixRegex), wanted, "{path}");
         }
+    }
+
+    #[test]
+    fn expressions_are_read_as_re2_reads_them() {
+        for (expression, groups) in [
+            (r"/\Q(\E(a)", 1),
+            (r"/\C(a)", 1),
+            ("/(?<n>a)(?P<m>b)(?:c)", 2),
+            ("/(a", 0),
+            // Not of RE2.
+            (r"/(a)(?=b)", 0),
+            (r"/(a)\x{100}", 0),
+        ] {
+            assert_eq!(captures(expression), groups, "{expression}");
+        }
+        // Of RE2 alone, and a choice.
+        assert_eq!(pattern(r"/\Ca|/b", PathKind::PrefixRegex), r"(?:/\Ca|/b).*");
+        assert_eq!(pattern(r"/\Qa|b\E", PathKind::PrefixRegex), r"/\Qa|b\E.*");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use model::derived::GatewayRole;
 use model::kinds::gateway_api::{BackendTlsPolicy, XBackendTrafficPolicy};
 use model::kinds::istio::DestinationRule;
+use model::kinds::kube::Service;
 use model::{Kind, Labels, Object, ObjectKey, ObjectName, Timestamp};
 use proto_istio::networking::traffic_policy::{PortTrafficPolicy, RetryBudget};
 use proto_istio::networking::{
@@ -67,6 +68,42 @@ impl Derive for RuleOfTarget {
             merged.take_traffic(&policy);
         }
         merged.outcome(&self.0, &target.hosts)
+    }
+}
+
+/// The DestinationRules of all Services of a namespace that no other policy is about, as a closed BackendTLSPolicy has it
+/// whose targets cannot be read.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct ClosedServices(pub ObjectName);
+
+impl Derive for ClosedServices {
+    type Stratum = Routes;
+    type Value = Outcome<Routes>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
+        if !read.settings().features.gateway_api {
+            return Outcome::default();
+        }
+        let mut services = Outcome::default();
+        for name in read.names_in::<Service>(&self.0.namespace) {
+            let service = ObjectKey {
+                kind: Kind::Service,
+                name,
+            };
+            let is_free = read.derived(TlsPoliciesOf(service.clone())).is_empty();
+            let target = read.derived(TargetOf(service.clone()));
+            let (Some(target), true) = (target.as_ref(), is_free) else {
+                continue;
+            };
+            let mut merged = Merged::default();
+            merged.take_tls(read, None, &self.0);
+            if let Some(policy) = traffic_policy(read, &service) {
+                merged.take_traffic(&policy);
+            }
+            let made = merged.outcome(&service, &target.hosts);
+            services.objects.extend(made.objects);
+        }
+        services
     }
 }
 

@@ -1,5 +1,6 @@
 //! What objects of the Gateway API ask for.
 
+use model::closed::EVERY_SERVICE;
 use model::kinds::gateway_api::Route;
 use model::{AnyObject, Kind, Object, ObjectKey, ObjectName};
 
@@ -22,7 +23,15 @@ pub(super) fn roots(object: &AnyObject, emit: &mut dyn FnMut(Root)) {
             emit(Root::StreamRoutes(object.key()));
         }
         AnyObject::BackendTlsPolicy(policy) => {
-            let refs = policy.spec.target_refs.iter();
+            let (closing, refs): (Vec<_>, Vec<_>) = policy
+                .spec
+                .target_refs
+                .iter()
+                .partition(|to| policy.meta.closed.is_some() && *to.name == *EVERY_SERVICE);
+            if !closing.is_empty() {
+                emit(Root::ClosedServices(policy.meta.name.clone()));
+            }
+            let refs = refs.into_iter();
             let refs = refs.map(|to| (&*to.group, &*to.kind, &*to.name));
             targets(&policy.meta.name, refs, emit);
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::Cx;
-use model::diagnostic::Severity;
+use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::istio::Gateway;
 use model::names::Namespace;
 use model::object::Object;
@@ -17,12 +17,17 @@ use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use store::{Reads, Snapshot};
 
 use super::bind;
+use super::owned::Owners;
 use super::select::{Reached, Selected};
 use super::server::{is_http, is_passthrough, is_tls, may_be_quic, terminates_https};
 use super::{GatewayServer, MergedGateway, PortServers, ServerPort};
 use crate::finding::{about, code};
 
-pub(super) fn merge(cx: &Cx<'_, Snapshot>, selected: &[Selected]) -> MergedGateway {
+pub(super) fn merge(
+    cx: &Cx<'_, Snapshot>,
+    selected: &[Selected],
+    owners: Option<Arc<Owners>>,
+) -> MergedGateway {
     let mut merging = Merging {
         http3: cx.settings().features.quic_listeners,
         binds: cx.settings().features.gateway_binds.clone(),
@@ -30,10 +35,42 @@ pub(super) fn merge(cx: &Cx<'_, Snapshot>, selected: &[Selected]) -> MergedGatew
     };
     for selected in selected {
         for (field, server) in selected.gateway.spec.servers.iter().enumerate() {
-            merging.server(selected, field, server);
+            let Some(owners) = &owners else {
+                merging.server(selected, field, server);
+                continue;
+            };
+            let (left, refused) = owned_hosts(cx, owners, (selected, field), server);
+            merging.merged.refused.extend(refused);
+            if !left.hosts.is_empty() || server.hosts.is_empty() {
+                merging.server(selected, field, &left);
+            }
         }
     }
     merging.merged
+}
+
+/// A server without the hosts that belong to others, and a finding for each of these.
+fn owned_hosts(
+    cx: &Cx<'_, Snapshot>,
+    owners: &Owners,
+    (selected, field): (&Selected, usize),
+    stated: &Server,
+) -> (Server, Vec<Diagnostic>) {
+    let mut left = stated.clone();
+    left.hosts.clear();
+    let mut refused = Vec::new();
+    for (at, host) in stated.hosts.iter().enumerate() {
+        let Some(why) = owners.refuses_server(cx, &selected.gateway, host) else {
+            left.hosts.push(host.clone());
+            continue;
+        };
+        let why = format!("the server does not serve a host: {why}");
+        refused.push(
+            about(&selected.gateway, code::NOT_OWNED, Severity::Warning, why)
+                .at(format!("spec.servers[{field}].hosts[{at}]")),
+        );
+    }
+    (left, refused)
 }
 
 #[derive(Default)]

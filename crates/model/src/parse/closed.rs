@@ -10,13 +10,16 @@ use std::sync::Arc;
 use super::check::{Fault, Finding};
 use super::node::{Entry, Node, Path, Span, Value};
 use super::{DEFAULT_NAMESPACE, Reader, Remark, meta, read_kind};
-use crate::closed::{Closed, NO_CREDENTIAL};
+use crate::closed::{Closed, EVERY_SERVICE, NO_CREDENTIAL};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::kinds::{AnyObject, Kind};
 use crate::object::{Meta, ObjectName};
 
 /// A name that no certificate of a public authority is for.
 const NOBODY: &str = "closed.invalid";
+
+/// What names of enums begin with that say nothing.
+const UNSPECIFIED: &str = "UNSPECIFIED";
 
 /// What may stand in place of an object.
 pub(super) struct Substitutes<'a> {
@@ -42,6 +45,10 @@ fn specs<'a>(kind: Kind, document: &Node<'a>) -> Vec<Node<'a>> {
         }
         Kind::DestinationRule => spec.map(destination_rule).unwrap_or_default(),
         Kind::BackendTlsPolicy => spec.map(backend_tls).unwrap_or_default(),
+        Kind::WasmPlugin => spec.map(|spec| plugin(spec, None)).unwrap_or_default(),
+        Kind::TrafficExtension => spec
+            .map(|spec| plugin(spec, Some("wasm")))
+            .unwrap_or_default(),
         _ => Vec::new(),
     }
 }
@@ -141,10 +148,14 @@ fn tls_settings<'n, 'a>(node: &'n Node<'a>, found: &mut Vec<&'n Node<'a>>) {
     }
 }
 
-/// A policy for the same backends that trusts nobody. Without references it is for none.
+/// A policy for the same backends that trusts nobody. Without references it is for none; where one cannot be read, for all
+/// Services of the namespace as well.
 fn backend_tls<'a>(spec: &Node<'a>) -> Vec<Node<'a>> {
-    let Some(Value::Seq(references)) = spec.get("targetRefs").map(|refs| &refs.value) else {
-        return Vec::new();
+    let stated = spec.get("targetRefs").filter(|refs| !refs.is_null());
+    let (references, is_list): (&[Node<'a>], bool) = match stated.map(|refs| &refs.value) {
+        None => (&[], true),
+        Some(Value::Seq(references)) => (references, true),
+        Some(_) => (&[], false),
     };
     let fields = ["group", "kind", "name", "sectionName"];
     let reference = |written: &Node<'a>| {
@@ -156,17 +167,98 @@ fn backend_tls<'a>(spec: &Node<'a>) -> Vec<Node<'a>> {
         };
         map(fields.iter().filter_map(value).collect())
     };
-    let named = references
-        .iter()
-        .filter(|r| r.get("name").is_some_and(|n| n.as_str().is_some()));
-    let validation = map(vec![
-        ("hostname", text(NOBODY)),
-        ("wellKnownCACertificates", text("None")),
+    let is_read = |written: &&Node<'a>| {
+        let is_text = |field: &str| written.get(field).is_some_and(|f| f.as_str().is_some());
+        ["group", "kind", "name"].into_iter().all(is_text)
+    };
+    let read: Vec<Node<'a>> = references.iter().filter(is_read).map(reference).collect();
+    let every = map(vec![
+        ("group", text("")),
+        ("kind", text("Service")),
+        ("name", text(EVERY_SERVICE)),
     ]);
-    vec![map(vec![
-        ("targetRefs", list(named.map(reference).collect())),
-        ("validation", validation),
-    ])]
+    let policy = |references: Vec<Node<'a>>| {
+        let validation = map(vec![
+            ("hostname", text(NOBODY)),
+            ("wellKnownCACertificates", text("None")),
+        ]);
+        map(vec![
+            ("targetRefs", list(references)),
+            ("validation", validation),
+        ])
+    };
+    if is_list && read.len() == references.len() {
+        return vec![policy(read), policy(vec![every])];
+    }
+    let mut all = read;
+    all.push(every.clone());
+    vec![policy(all), policy(vec![every])]
+}
+
+/// A filter for the same workloads that lets nothing through, in place of one that protects: one of the phases that do, or one
+/// that is to close where it cannot run; one whose author lets requests pass then protects nothing. What is said of its module
+/// is in that field, or in the spec itself.
+fn plugin<'a>(spec: &Node<'a>, field: Option<&'static str>) -> Vec<Node<'a>> {
+    let stated = |field: &str| spec.get(field).filter(|value| !value.is_null());
+    let module = |name: &str| match field {
+        Some(field) => spec.get(field)?.get(name),
+        None => spec.get(name),
+    };
+    let phase = stated("phase").and_then(phase_of);
+    let protects = match module("failStrategy").and_then(Node::as_str) {
+        Some("FAIL_OPEN") => false,
+        Some("FAIL_CLOSE") => true,
+        _ => matches!(phase, Some("AUTHN" | "AUTHZ")),
+    };
+    if !protects {
+        return Vec::new();
+    }
+    let mut closing: Vec<_> = phase
+        .map(|phase| ("phase", text(phase)))
+        .into_iter()
+        .collect();
+    let is_network = match module("type").filter(|of| !of.is_null()) {
+        None => false,
+        // It closes more than one for requests would.
+        Some(of) => !of
+            .as_str()
+            .is_some_and(|of| of == "HTTP" || of.starts_with(UNSPECIFIED)),
+    };
+    // It is not fetched.
+    let mut unread = vec![("url", text("https://closed.invalid/"))];
+    if is_network {
+        unread.push(("type", text("NETWORK")));
+    }
+    match field {
+        None => closing.extend(unread),
+        Some(field) => closing.push((field, map(unread))),
+    }
+    let wide = policy(Some(spec), &closing);
+    let Some(matches) = stated("match") else {
+        return wide;
+    };
+    closing.push(("match", matches.clone()));
+    let narrow = policy(Some(spec), &closing).into_iter();
+    narrow
+        .zip(wide)
+        .flat_map(|(narrow, wide)| [narrow, wide])
+        .collect()
+}
+
+/// The phase of a filter, if it has one; one that cannot be read counts as one that protects.
+fn phase_of(phase: &Node<'_>) -> Option<&'static str> {
+    match &phase.value {
+        Value::String(name) => match &**name {
+            unspecified if unspecified.starts_with(UNSPECIFIED) => None,
+            "STATS" => Some("STATS"),
+            "AUTHZ" => Some("AUTHZ"),
+            _ => Some("AUTHN"),
+        },
+        Value::Int(0) => None,
+        Value::Int(2) => Some("AUTHZ"),
+        Value::Int(3) => Some("STATS"),
+        _ => Some("AUTHN"),
+    }
 }
 
 /// Whether an AuthorizationPolicy, as far as it can be read, denies nothing: it audits, or is a dry run.

@@ -186,6 +186,8 @@ declare_features! {
         "The Service, as namespace/name, whose addresses the status of such Ingresses has.";
     "PILOTHOUSE_INGRESS_ADDRESSES" edge_addresses: Words = "",
         "The addresses or host names that the status of such Ingresses has, in place of a Service's.";
+    "PILOTHOUSE_OWNED_HOSTS" owned_hosts: bool = false,
+        "Give hosts of Gateways and VirtualServices to the namespace of the oldest object that claims them.";
     "PILOTHOUSE_SECRET_TEMPLATES" secret_templates: bool = false,
         "Replace ${secret.name.key} and ${secret.namespace/name.key} in configuration by values of Secrets.";
     "PILOTHOUSE_ALLOW_ANY_GATEWAY_OVERLAY" any_gateway_overlay: bool = false,

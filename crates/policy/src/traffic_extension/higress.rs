@@ -49,7 +49,7 @@ pub(super) fn read(cx: &Cx<'_, Snapshot>, plugin: &Object<WasmPlugin>) -> Read {
     };
     let code = match diagnostics.is_empty() || !protects(spec) {
         true => code,
-        false => Some(Code::Closed),
+        false => Some(Code::Closed { network: false }),
     };
     Read {
         extension: code.map(|code| Arc::new(extension(plugin, code))),

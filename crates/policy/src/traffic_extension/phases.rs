@@ -143,7 +143,8 @@ impl FilterOf for hcm::HttpFilter {
                 return Some(filters::http(&extension.resource, any(&config)));
             }
             Code::Wasm(wasm) if is_network(wasm) => return None,
-            Code::Wasm(_) | Code::Closed => asked_for([
+            Code::Closed { network: true } => return None,
+            Code::Wasm(_) | Code::Closed { network: false } => asked_for([
                 "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
                 "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC",
             ]),
@@ -163,15 +164,20 @@ impl FilterOf for hcm::HttpFilter {
         match extension.code {
             Code::Lua(_) => LUA,
             Code::Wasm(_) => WASM_HTTP,
-            Code::Closed => HTTP_RBAC,
+            Code::Closed { .. } => HTTP_RBAC,
         }
     }
 }
 
 impl FilterOf for listener::Filter {
     fn of(extension: &Extension) -> Option<Self> {
-        match &extension.code {
-            Code::Wasm(wasm) if is_network(wasm) => {
+        let network = match &extension.code {
+            Code::Wasm(wasm) => is_network(wasm),
+            Code::Closed { network } => *network,
+            Code::Lua(_) => false,
+        };
+        match network {
+            true => {
                 let config = asked_for([
                     "type.googleapis.com/envoy.extensions.filters.network.wasm.v3.Wasm",
                     "type.googleapis.com/envoy.extensions.filters.network.rbac.v3.RBAC",
@@ -181,7 +187,7 @@ impl FilterOf for listener::Filter {
                     config_type: Some(listener::filter::ConfigType::ConfigDiscovery(config)),
                 })
             }
-            Code::Wasm(_) | Code::Lua(_) | Code::Closed => None,
+            false => None,
         }
     }
 
@@ -189,8 +195,11 @@ impl FilterOf for listener::Filter {
         None
     }
 
-    fn engine(_: &Extension) -> &'static str {
-        WASM_NETWORK
+    fn engine(extension: &Extension) -> &'static str {
+        match extension.code {
+            Code::Closed { .. } => NETWORK_RBAC,
+            Code::Wasm(_) | Code::Lua(_) => WASM_NETWORK,
+        }
     }
 }
 
@@ -332,6 +341,6 @@ fn lacks(has: Has<'_>, extension: &Extension, engine: &str) -> Option<String> {
 fn may_be_left_out(extension: &Extension) -> bool {
     match &extension.code {
         Code::Wasm(wasm) => wasm.fail_strategy() == FailStrategy::FailOpen,
-        Code::Lua(_) | Code::Closed => false,
+        Code::Lua(_) | Code::Closed { .. } => false,
     }
 }

@@ -8,9 +8,10 @@ use model::kinds::istio::{TrafficExtension, WasmPlugin};
 use model::kinds::{Kind, Kinded};
 use model::object::{Object, ObjectName};
 use proto_istio::extensions::traffic_extension::FilterConfig;
-use proto_istio::extensions::{TrafficSelector, WasmConfig};
+use proto_istio::extensions::{FailStrategy, TrafficSelector, WasmConfig};
 use store::{Reads, Snapshot};
 
+use super::phases::is_network;
 use super::{Code, Extension, Phase, higress, url};
 use mesh::credential::resource_name;
 use mesh::finding;
@@ -105,6 +106,9 @@ pub(super) fn read<T: Kinded>(object: &Object<T>, extension: Result<Extension, F
 fn of_extension(object: &Object<TrafficExtension>) -> Read {
     let spec = &object.spec;
     let code = match &spec.filter_config {
+        Some(FilterConfig::Wasm(config)) if object.meta.closed.is_some() => Ok(Code::Closed {
+            network: is_network(config),
+        }),
         Some(FilterConfig::Wasm(config)) => {
             wasm(object.meta.name.namespace.as_ref(), config.clone())
         }
@@ -122,6 +126,10 @@ fn of_extension(object: &Object<TrafficExtension>) -> Read {
             message: "it has neither wasm nor lua",
         }),
     };
+    let network = matches!(&spec.filter_config, Some(FilterConfig::Wasm(w)) if is_network(w));
+    let passes = matches!(&spec.filter_config, Some(FilterConfig::Wasm(w)) if is_left_out(w));
+    let protects = is_of_protection(spec.phase()) && !passes;
+    let (code, flaw) = closed(code, protects.then_some(network));
     let extension = code.map(|code| Extension {
         origin: Wanted::TrafficExtension(object.meta.name.clone()),
         name: object.meta.name.clone(),
@@ -135,7 +143,36 @@ fn of_extension(object: &Object<TrafficExtension>) -> Read {
         matches: spec.r#match.clone(),
         code,
     });
-    read(object, extension)
+    with_flaw(read(object, extension), object, flaw)
+}
+
+/// Whether a filter of that phase protects.
+fn is_of_protection(phase: Phase) -> bool {
+    matches!(phase, Phase::Authn | Phase::Authz)
+}
+
+/// Whether requests pass where the module cannot run.
+fn is_left_out(config: &WasmConfig) -> bool {
+    config.fail_strategy() == FailStrategy::FailOpen
+}
+
+/// The code of a filter. One that protects refuses everything where it has none: `protects` says whether connections or
+/// requests.
+fn closed(code: Result<Code, Flaw>, protects: Option<bool>) -> (Result<Code, Flaw>, Option<Flaw>) {
+    match (code, protects) {
+        (Err(flaw), Some(network)) => (Ok(Code::Closed { network }), Some(flaw)),
+        (code, _) => (code, None),
+    }
+}
+
+/// What was read, and what is wrong with a filter that refuses everything because of that.
+fn with_flaw<T: Kinded>(mut read: Read, object: &Object<T>, flaw: Option<Flaw>) -> Read {
+    read.diagnostics.extend(flaw.map(|flaw| {
+        finding::about(object, code::NO_EXTENSION, Severity::Error, flaw.message)
+            .at(flaw.path)
+            .help("it refuses what would pass it, as its phase is one of those that protect")
+    }));
+    read
 }
 
 /// Istio: pilot/pkg/config/kube/extensions/translate.go, 1.32.
@@ -163,7 +200,16 @@ fn of_plugin(object: &Object<WasmPlugin>) -> Read {
         .iter()
         .filter(|_| spec.target_refs.is_empty());
     let name = ObjectName::new(own.namespace.clone(), format!("{}{OF_PLUGIN}", own.name));
-    let extension = wasm(own.namespace.as_ref(), config).map(|code| Extension {
+    let protects = (!is_left_out(&config)).then(|| is_network(&config));
+    let code = match object.meta.closed {
+        Some(_) => Ok(Code::Closed {
+            network: is_network(&config),
+        }),
+        None => wasm(own.namespace.as_ref(), config),
+    };
+    let phase = Phase::try_from(spec.phase).unwrap_or_default();
+    let (code, flaw) = closed(code, protects.filter(|_| is_of_protection(phase)));
+    let extension = code.map(|code| Extension {
         origin: Wanted::WasmPlugin(own.clone()),
         resource: resource(&name),
         name,
@@ -171,12 +217,12 @@ fn of_plugin(object: &Object<WasmPlugin>) -> Read {
         version: object.meta.resource_version.clone(),
         selector: spec.selector.clone(),
         target_refs: spec.target_refs.iter().chain(single).cloned().collect(),
-        phase: Phase::try_from(spec.phase).unwrap_or_default(),
+        phase,
         priority: spec.priority,
         matches: selectors.collect(),
         code,
     });
-    read(object, extension)
+    with_flaw(read(object, extension), object, flaw)
 }
 
 fn resource(name: &ObjectName) -> Arc<str> {

@@ -56,7 +56,7 @@ impl Query<Snapshot> for ExtensionConfigOf {
         let extension = read.extension.as_ref()?;
         let typed_config = match &extension.code {
             Code::Lua(_) => return None,
-            Code::Closed => answering(false, Answer::Refuse),
+            Code::Closed { network } => answering(*network, Answer::Refuse),
             Code::Wasm(config) => self.of_wasm(cx, extension, config)?,
         };
         let message = TypedExtensionConfig {

@@ -1,8 +1,9 @@
 //! The findings of generation in force: which there are, for how many views, and what is new among them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Diagnostic, Severity};
+use mesh::finding::code;
+use model::{Diagnostic, Kind, ObjectKey, Severity};
 use store::Snapshot;
 use xlate::findings::Findings;
 
@@ -11,6 +12,26 @@ use xlate::findings::Findings;
 pub(super) struct Found {
     counts: BTreeMap<Diagnostic, usize>,
     new: Vec<Diagnostic>,
+    /// Of routes of the Gateway API, what of them Envoy would refuse.
+    refused: BTreeMap<ObjectKey, BTreeSet<Diagnostic>>,
+    /// The routes of which that has changed.
+    touched: BTreeSet<ObjectKey>,
+}
+
+/// A route of the Gateway API of which something is closed, as Envoy would refuse it, or was until now.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RefusedRoute {
+    /// The route.
+    pub object: ObjectKey,
+    /// What is found; empty where nothing is closed any more.
+    pub found: Vec<Diagnostic>,
+}
+
+/// The route of the Gateway API of which a finding says that something is closed.
+fn refused_route(finding: &Diagnostic) -> Option<&ObjectKey> {
+    let object = finding.object.as_ref()?;
+    let is_route = matches!(object.kind, Kind::HttpRoute | Kind::GrpcRoute);
+    (finding.code == code::REFUSED_BY_ENVOY && is_route).then_some(object)
 }
 
 /// How many findings there are, by severity.
@@ -32,6 +53,11 @@ impl Found {
                 None => {
                     self.counts.insert(finding.clone(), 1);
                     self.new.push(finding.clone());
+                    if let Some(route) = refused_route(finding) {
+                        self.touched.insert(route.clone());
+                        let found = self.refused.entry(route.clone()).or_default();
+                        found.insert(finding.clone());
+                    }
                 }
             }
         }
@@ -40,6 +66,11 @@ impl Found {
                 *count -= 1;
                 if *count == 0 {
                     self.counts.remove(finding);
+                    if let Some(route) = refused_route(finding) {
+                        self.touched.insert(route.clone());
+                        let found = self.refused.entry(route.clone()).or_default();
+                        found.remove(finding);
+                    }
                 }
             }
         }
@@ -52,6 +83,20 @@ impl Found {
             .filter(|finding| self.counts.contains_key(finding))
             .map(|finding| snapshot.placed(finding))
             .collect()
+    }
+
+    /// The routes of which something else is closed since this was last asked.
+    pub(super) fn take_refused(&mut self) -> Vec<RefusedRoute> {
+        let touched = std::mem::take(&mut self.touched).into_iter();
+        let routes = touched.map(|object| {
+            let found = self.refused.get(&object).into_iter().flatten();
+            let found: Vec<Diagnostic> = found.cloned().collect();
+            if found.is_empty() {
+                self.refused.remove(&object);
+            }
+            RefusedRoute { object, found }
+        });
+        routes.collect()
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Diagnostic> {
@@ -114,6 +159,31 @@ mod tests {
         found.replace(Some(&a), None);
         found.replace(Some(&a), None);
         assert_eq!(found.all().count(), 0);
+    }
+
+    #[test]
+    fn what_is_closed_of_a_route_is_reported_as_it_comes_and_goes() {
+        let route = ObjectKey {
+            kind: Kind::HttpRoute,
+            name: model::ObjectName::new("shop", "r"),
+        };
+        let mut finding = Diagnostic::new(code::REFUSED_BY_ENVOY, Severity::Error, "x");
+        finding.object = Some(route.clone());
+        let refused: Findings = [finding.clone()].into();
+        let wanted = |found: Vec<Diagnostic>| {
+            let object = route.clone();
+            vec![RefusedRoute { object, found }]
+        };
+        let mut found = Found::default();
+        found.replace(None, Some(&findings(&["A"])));
+        assert_eq!(found.take_refused(), []);
+        found.replace(None, Some(&refused));
+        found.replace(None, Some(&refused));
+        assert_eq!(found.take_refused(), wanted(vec![finding]));
+        found.replace(Some(&refused), None);
+        assert_eq!(found.take_refused(), []);
+        found.replace(Some(&refused), None);
+        assert_eq!(found.take_refused(), wanted(Vec::new()));
     }
 
     #[test]

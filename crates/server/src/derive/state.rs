@@ -332,7 +332,8 @@ impl State {
         // Nobody waits for statuses: first the proxies.
         let statuses = self.stage.take_statuses(&self.store.snapshot());
         let found = self.found.take_new(&self.store.snapshot());
-        if !had_changes && sets == 0 && found.is_empty() {
+        let refused = self.found.take_refused();
+        if !had_changes && sets == 0 && found.is_empty() && refused.is_empty() {
             return None;
         }
         Some(Batch {
@@ -351,6 +352,7 @@ impl State {
             generate: start.elapsed() - apply,
             panics: self.panics - panics,
             found,
+            refused,
             findings: self.found.totals(),
         })
     }

@@ -99,6 +99,7 @@ impl Composer {
         features.multi_root |= options.ca.multiroot_mesh;
         features.unbound_foreign_roots |= options.trust.unbound_foreign_roots;
         features.any_gateway_overlay |= options.deployments.allow_any_gateway_overlay;
+        features.owned_hosts |= options.owned_hosts;
         options.ingress.apply(&mut features);
         if options.own_proxies.is_some() && !options.reads_cluster() {
             trust_this_machine(&mut features);

@@ -210,3 +210,83 @@ async fn each_revision_writes_its_own() {
     assert_eq!(own(&next(&mut to_write).await), (true, false));
     api.end();
 }
+
+/// A route with rules, by their paths, each a regular expression.
+fn by_regex(rules: &[&[&str]]) -> String {
+    let rules: Vec<String> = rules
+        .iter()
+        .map(|paths| {
+            let matches = paths
+                .iter()
+                .map(|path| format!("{{path: {{type: RegularExpression, value: '{path}'}}}}"));
+            let matches: Vec<String> = matches.collect();
+            format!("{{matches: [{}]}}", matches.join(", "))
+        })
+        .collect();
+    let rules = rules.join(", ");
+    route("a", 1, "/").replace("[{matches: [{path: {value: /}}]}]", &format!("[{rules}]"))
+}
+
+/// What is said of a route: whether it is accepted, why, and whether it is invalid in part.
+fn said(wanted: &Wanted, of: &ObjectKey) -> (String, String, Option<String>) {
+    let parent = &wanted[of].fields[0].value[0];
+    let conditions = parent["conditions"].as_array().unwrap();
+    let condition = |kind: &str| conditions.iter().find(|c| c["type"] == kind);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let accepted = condition("Accepted").unwrap();
+    let partly = condition("PartiallyInvalid").map(|c| text(&c["message"]));
+    (text(&accepted["status"]), text(&accepted["reason"]), partly)
+}
+
+#[tokio::test]
+async fn what_envoy_would_refuse_of_a_route_is_said_in_its_status() {
+    let api = Deriving::start("");
+    let mut to_write = api.book.write_to(&api.owner.source).gateways;
+    let proxy = testkit::node(&serde_json::json!({
+        "id": "router~10.0.0.9~gate-0.shop~shop.svc.cluster.local",
+        "metadata": {"NAMESPACE": "shop", "PILOTHOUSE_GATEWAY": "gate"},
+    }));
+    let here = std::net::Ipv4Addr::LOCALHOST.into();
+    let subscription = api.derive.subscribe(proxy, here, None).await.unwrap();
+    api.derive
+        .want(subscription.proxy, xds::TypeUrl::Route)
+        .unwrap();
+    let a = key(Kind::HttpRoute, "a");
+    for (rules, is_accepted) in [
+        (&[&["/a"][..]][..], true),
+        (&[&["/[a"]], false),
+        (&[&["/[a", "/b"]], true),
+        (&[&["/a"], &["/[b"]], true),
+        (&[&["/a"], &["/b"]], true),
+    ] {
+        let objects = [GATEWAY, &by_regex(rules)].join("\n---\n");
+        api.put(&objects).await;
+        api.derive.ask(|_| ()).await.unwrap();
+        let found = said(&to_write.borrow_and_update().clone(), &a);
+        let expected = match is_accepted {
+            true => ("True", "Accepted"),
+            false => ("False", "UnsupportedValue"),
+        };
+        assert_eq!((&*found.0, &*found.1), expected, "{rules:?}");
+        let mut paths = rules.iter().flat_map(|rule| rule.iter());
+        let is_bad = paths.any(|path| path.contains('['));
+        assert_eq!(
+            found.2.is_some(),
+            is_bad && is_accepted,
+            "{rules:?}: {found:?}"
+        );
+        if let Some(message) = found.2 {
+            let place = rules.len() - 1;
+            let start =
+                format!("Dropped Rule: spec.rules[{place}]: requests for the route get 503");
+            assert!(message.starts_with(&start), "{message}");
+        }
+    }
+    api.put(&by_regex(&[&["/[a"]])).await;
+    api.derive.ask(|_| ()).await.unwrap();
+    assert_eq!(said(&to_write.borrow_and_update().clone(), &a).0, "False");
+    // Nothing is said of proxies that have gone.
+    drop(subscription);
+    assert_eq!(said(&next(&mut to_write).await, &a).0, "True");
+    api.end();
+}

@@ -38,18 +38,61 @@ pub fn re2_syntax(pattern: &str) -> Check {
     program_size(pattern).map(|_| ())
 }
 
+/// How many groups of an expression capture what they match; `None` where RE2 does not take it.
+pub fn re2_groups(pattern: &str) -> Option<usize> {
+    Some(parse::read(pattern).ok()?.groups)
+}
+
+/// Whether an expression of RE2 is a choice of several: what follows it in one that is made of it would follow the last alone.
+pub fn re2_is_choice(pattern: &str) -> bool {
+    parse::read(pattern).is_ok_and(|expression| expression.is_choice)
+}
+
 /// The most instructions that the program of an expression has.
 ///
 /// # Errors
 ///
 /// What RE2 does not take of it.
 pub(crate) fn program_size(pattern: &str) -> Result<u64, String> {
-    parse::program_size(pattern).map_err(|why| format!("not a regular expression of RE2: {why}"))
+    let read =
+        parse::read(pattern).map_err(|why| format!("not a regular expression of RE2: {why}"));
+    Ok(read?.size)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_are_counted_as_re2_counts_them() {
+        for (pattern, groups) in [
+            ("", Some(0)),
+            ("(a)(?:b)(?P<n>c)(?<m>d)((e))", Some(5)),
+            (r"\(a\)[(](?i)(?i:b)", Some(0)),
+            (r"\Q(\E(a)", Some(1)),
+            (r"\C(a)", Some(1)),
+            ("[[](a)", Some(1)),
+            ("(a", None),
+        ] {
+            assert_eq!(re2_groups(pattern), groups, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_choice_is_one_outside_of_groups() {
+        for (pattern, is_choice) in [
+            ("a|b", true),
+            ("(a|b)", false),
+            ("(a)|b", true),
+            (r"a\|b", false),
+            ("[|]", false),
+            (r"\Qa|b\E", false),
+            (r"\Ca|b", true),
+            ("a)|(b", false),
+        ] {
+            assert_eq!(re2_is_choice(pattern), is_choice, "{pattern}");
+        }
+    }
 
     #[test]
     fn expressions_are_those_of_re2() {

@@ -23,7 +23,7 @@ use mesh::destination_rule;
 use mesh::destination_rule::Extent;
 use mesh::finding::{about, about_named, code};
 use mesh::services::{self, OfHost, RefusedEndpoints};
-use mesh::virtual_service::{self, AllHeads, MESH};
+use mesh::virtual_service::{self, AllHeads, MESH, NotOwnedInMesh};
 use mesh::{limits, machine};
 use policy::edge::options::EdgeOptions;
 use policy::envoy_filter::CompiledFilter;
@@ -71,6 +71,7 @@ impl Query<Snapshot> for FindingsOfMesh {
             found.extend_from_slice(&cx.query(&TakenSubsets(namespace)));
         }
         found.extend_from_slice(&cx.query(&ClosedObjects));
+        found.extend_from_slice(&cx.query(&NotOwnedInMesh));
         found.extend_from_slice(&cx.query(&EdgeOptions).found);
         found.extend_from_slice(&cx.query(&ForWaypoints));
         found.extend_from_slice(&cx.query(&LargeRules));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use mesh::edge::AskedOf;
-use mesh::gateways::MergedGatewayOf;
+use mesh::gateways::{MergedGatewayOf, NotOwnedAt};
 use mesh::scope::{ScopeKey, ScopeOf};
 use mesh::{gateways, limits, scope};
 use model::diagnostic::{Diagnostic, Severity};
@@ -150,6 +150,8 @@ impl FindingsOfView {
         of_security(cx, &proxy.parts, tcp, found);
         if let Some(merged) = &merged {
             found.extend(merged.refused.iter().cloned());
+            let others = cx.query(&NotOwnedAt(proxy.gateway.clone()));
+            found.extend(others.iter().cloned());
             of_edge(cx, proxy, found);
         }
     }

@@ -4,7 +4,6 @@
 
 mod challenges;
 mod closed;
-mod common;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +33,7 @@ use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
 use crate::judged;
 use mesh::challenges::{Answer, Challenges};
 use mesh::edge::AskedOf;
-use mesh::gateways::{GatewayKey, GatewayServer, MergedGatewayOf, is_tls};
+use mesh::gateways::{self, GatewayKey, GatewayServer, MergedGatewayOf, Owners, OwnersAt, is_tls};
 use mesh::limits;
 use mesh::scope::{ScopeOf, SidecarScope};
 use mesh::services::OfHost;
@@ -45,7 +44,6 @@ use policy::envoy_filter::route::port_of_gateway_route;
 use xds::{Resource, any};
 
 pub(super) use closed::closes_all;
-use common::intersection;
 use written::WrittenHostsOf;
 
 /// A route configuration of a gateway proxy.
@@ -162,6 +160,7 @@ impl Query<Snapshot> for GatewayPlanOf {
         let mut hosts = Hosts {
             cx,
             key,
+            owners: (*cx.query(&OwnersAt((*key.gateway).clone()))).clone(),
             http3: merged.http3_routes.contains(&key.name),
             edge: merged.edge,
             route_timeout: options.map_or(0, |options| options.downstream.route_timeout),
@@ -277,6 +276,8 @@ impl RoutesOfRule {
 struct Hosts<'a, 'c> {
     cx: &'a Cx<'c, Snapshot>,
     key: &'a GatewayConfigOf,
+    /// Whose hosts are, where they have owners.
+    owners: Option<Arc<Owners>>,
     http3: bool,
     edge: bool,
     route_timeout: u32,
@@ -308,7 +309,8 @@ impl Hosts<'_, '_> {
             gateway: server.gateway_name.clone(),
         });
         for head in lists.for_gateway(&namespace) {
-            let hosts = intersection(&server.server.hosts, head);
+            let owners = self.owners.as_deref();
+            let hosts = gateways::routed(self.cx, owners, &server.server.hosts, head);
             if hosts.is_empty() {
                 continue;
             }

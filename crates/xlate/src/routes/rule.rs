@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::host::Hostname;
+use model::kinds::Kind;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::object::ObjectName;
@@ -105,11 +106,13 @@ impl Query<Snapshot> for RuleRoutes {
         Arc::new(RouteList::of(flagged, |at, fault| {
             let built = &routes[at];
             let object = judged::of_rule(cx, &self.rule, &built.route.name);
-            let is_own = object.name == self.rule;
+            let is_own = object.name == self.rule && object.kind == Kind::VirtualService;
+            let rule = judged::rule_of(cx, &object, &built.route.name);
             let found = judged::finding(Some(object), "requests for the route get 503", fault);
-            match is_own {
-                true => found.at(format!("spec.http[{}]", built.at)),
-                false => found,
+            match rule {
+                Some(rule) => found.at(format!("spec.rules[{rule}]")),
+                None if is_own => found.at(format!("spec.http[{}]", built.at)),
+                None => found,
             }
         }))
     }

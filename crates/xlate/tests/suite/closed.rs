@@ -18,7 +18,7 @@ use xlate::findings::FindingsOfMesh;
 use crate::findings::support::{MESH, SERVICE, collect};
 
 /// A world with a service, and the objects of a text as a folder that is read for the first time has them.
-fn world(text: &str, validation: Validation) -> World {
+pub(crate) fn world(text: &str, validation: Validation) -> World {
     let mut world = World::new(settings(MESH));
     world.put(SERVICE);
     let file: Arc<Path> = Path::new("policies.yaml").into();
@@ -33,7 +33,7 @@ fn world(text: &str, validation: Validation) -> World {
     world
 }
 
-fn sidecar(world: &World) -> Arc<View> {
+pub(crate) fn sidecar(world: &World) -> Arc<View> {
     world.view(&node(&json!({
         "id": "sidecar~10.0.0.5~cart.shop~shop.svc.cluster.local",
         "metadata": {"NAMESPACE": "shop", "LABELS": {"app": "cart"}, "ISTIO_VERSION": "1.32.0"},
@@ -252,6 +252,64 @@ fn a_backend_tls_policy_that_cannot_be_used_trusts_nobody() {
             );
         }
     }
+}
+
+/// The `targetRefs` of a BackendTLSPolicy of the namespace, and whether connections to the backend fail.
+const REFERENCES: &[(&str, bool)] = &[
+    ("3", true),
+    ("bank", true),
+    ("{group: '', kind: Service, name: bank}", true),
+    ("[bank]", true),
+    ("[{group: '', kind: Service, name: [bank]}]", true),
+    ("[{group: '', kind: [Service], name: other}]", true),
+    ("[{group: '', kind: Service, name: other}, 3]", true),
+    ("[{group: '', kind: Service, name: other, port: 3}]", false),
+    ("[]", false),
+];
+
+#[test]
+fn a_backend_tls_policy_whose_targets_cannot_be_read_is_for_all_services_of_its_namespace() {
+    for (refs, closes) in REFERENCES {
+        for mode in [Validation::Strict, Validation::Warn] {
+            let policy = |namespace: &str| {
+                format!(
+                    "{BACKEND}apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\n\
+                     metadata: {{name: p, namespace: {namespace}}}\n\
+                     spec: {{targetRefs: {refs}, validation: {{hostname: a.example, wellKnownCACertificates: System}}}}\n"
+                )
+            };
+            let host = "bank.shop.svc.cluster.local";
+            let own = world(&policy("shop"), mode);
+            let zeros = "0".repeat(64);
+            let socket_of = |world: &World| socket(world, host).to_string();
+            assert_eq!(
+                socket_of(&own).contains(&zeros),
+                *closes,
+                "{refs}, {mode:?}"
+            );
+            let found = own.get(&FindingsOfMesh);
+            let reported = found.iter().any(|f| f.code == code::CLOSED);
+            assert!(reported || !closes, "{refs}, {mode:?}: {found:?}");
+            let others = world(&policy("elsewhere"), mode);
+            assert!(!socket_of(&others).contains(&zeros), "{refs}, {mode:?}");
+        }
+    }
+}
+
+#[test]
+fn a_policy_that_can_be_used_counts_beside_one_whose_targets_cannot_be_read() {
+    let text = format!(
+        "{BACKEND}apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {{name: p, namespace: shop}}\n\
+         spec: {{targetRefs: 3, validation: {{hostname: a.example, wellKnownCACertificates: System}}}}\n---\n\
+         apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {{name: q, namespace: shop}}\n\
+         spec: {{targetRefs: [{{group: '', kind: Service, name: bank}}], \
+         validation: {{hostname: bank.example.com, wellKnownCACertificates: System}}}}\n"
+    );
+    let socket = socket(
+        &world(&text, Validation::Strict),
+        "bank.shop.svc.cluster.local",
+    );
+    assert_eq!(socket["sni"], "bank.example.com");
 }
 
 /// How a server asks for the certificates of clients.

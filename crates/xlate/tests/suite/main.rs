@@ -2,6 +2,7 @@
 
 mod challenges;
 mod closed;
+mod closed_filters;
 mod clusters;
 mod edge;
 mod edge_options;
@@ -17,6 +18,7 @@ mod limits;
 mod listeners;
 mod name_table;
 mod networks;
+mod owned;
 mod partners;
 mod pools;
 mod proxies;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::reference::{LocalObjectRef, PolicyTargetRef};
+use crate::kinds::Kind;
+use crate::object::ObjectKey;
 
 /// Who of other namespaces may refer to objects of this one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
@@ -15,6 +17,20 @@ pub struct ReferenceGrant {
     pub from: Vec<ReferenceGrantFrom>,
     /// To what.
     pub to: Vec<ReferenceGrantTo>,
+}
+
+impl ReferenceGrant {
+    /// Whether those whom it lets may refer to an object of its namespace.
+    pub fn covers(&self, to: &ObjectKey) -> bool {
+        self.to.iter().any(|part| {
+            let is_kind = Kind::find(&part.group, &part.kind) == Some(to.kind);
+            is_kind
+                && part
+                    .name
+                    .as_ref()
+                    .is_none_or(|name| **name == *to.name.name)
+        })
+    }
 }
 
 /// Objects that may refer.

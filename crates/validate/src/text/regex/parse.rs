@@ -17,23 +17,40 @@ const CHOICE: u64 = 2;
 
 pub(super) type Found<T> = Result<T, String>;
 
-/// An upper bound for the instructions of the program of an expression.
+/// What is known of an expression that RE2 takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Expression {
+    /// An upper bound for the instructions of its program.
+    pub(super) size: u64,
+    /// How many groups capture.
+    pub(super) groups: usize,
+    /// Whether it is a choice of several, outside of every group.
+    pub(super) is_choice: bool,
+}
+
+/// Reads an expression.
 ///
 /// # Errors
 ///
 /// RE2 does not take the expression.
-pub(super) fn program_size(pattern: &str) -> Found<u64> {
+pub(super) fn read(pattern: &str) -> Found<Expression> {
     let mut parser = Parser {
         rest: pattern,
         names: BTreeSet::new(),
         group: Group::new(Flags::default(), 0),
         outer: Vec::new(),
+        groups: 0,
+        is_choice: false,
     };
     parser.expression()?;
     if !parser.outer.is_empty() {
         return Err("unclosed group".to_owned());
     }
-    Ok(parser.group.close().size.saturating_add(AROUND))
+    Ok(Expression {
+        groups: parser.groups,
+        is_choice: parser.is_choice,
+        size: parser.group.close().size.saturating_add(AROUND),
+    })
 }
 
 /// What flags change about the size of what follows.
@@ -129,6 +146,8 @@ struct Parser<'a> {
     /// The innermost group.
     group: Group,
     outer: Vec<Group>,
+    groups: usize,
+    is_choice: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -191,6 +210,7 @@ impl<'a> Parser<'a> {
             }
             '|' => {
                 self.rest = &self.rest[1..];
+                self.is_choice |= self.outer.is_empty();
                 self.group.end_branch();
             }
             '^' | '$' => {
@@ -273,6 +293,7 @@ impl<'a> Parser<'a> {
     }
 
     fn open(&mut self, captures: bool, flags: Flags) {
+        self.groups += usize::from(captures);
         // Where a capture starts and where it ends.
         let group = Group::new(flags, if captures { 2 } else { 0 });
         self.outer.push(std::mem::replace(&mut self.group, group));

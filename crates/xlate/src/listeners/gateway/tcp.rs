@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mesh::cluster_names;
 use mesh::destination_rule::Extent;
-use mesh::gateways::{GatewayServer, is_passthrough};
+use mesh::gateways::{self, GatewayServer, Owners, OwnersAt, is_passthrough};
 use mesh::scope::ScopeOf;
 use mesh::virtual_service::{
-    ResolvedVirtualService, Semantics, VirtualServiceOf, VirtualServicesFor,
+    ResolvedVirtualService, Semantics, VirtualServiceHead, VirtualServiceOf, VirtualServicesFor,
 };
-use mesh::{cluster_names, hosts};
 use model::Kind;
 use model::host::{server_name, subset_of};
 use model::kinds::istio::VirtualService;
@@ -65,6 +65,8 @@ struct Servers<'a> {
     server: &'a GatewayServer,
     forward: Forward<'a>,
     planning: &'a Planning<'a>,
+    /// Whose hosts are, where they have owners.
+    owners: Option<Arc<Owners>>,
     /// The server's port as stated.
     port: Port,
 }
@@ -83,6 +85,7 @@ impl<'a> Servers<'a> {
                 scope: Some((*cx.query(&ScopeOf(proxy.parts.scope.clone()))).clone()),
             },
             planning,
+            owners: (*cx.query(&OwnersAt(proxy.gateway.clone()))).clone(),
             port: Port {
                 name: stated.map_or("", |p| p.name.as_str()).into(),
                 number: server.port(),
@@ -92,7 +95,7 @@ impl<'a> Servers<'a> {
     }
 
     /// The rules for the server's hosts that route bytes, in the order in which they apply.
-    fn rules(&self) -> Vec<Arc<ResolvedVirtualService>> {
+    fn rules(&self) -> Vec<(Arc<VirtualServiceHead>, Arc<ResolvedVirtualService>)> {
         let cx = self.planning.cx;
         let namespace = &self.planning.proxy.parts.scope.namespace;
         let lists = cx.query(&VirtualServicesFor {
@@ -103,17 +106,20 @@ impl<'a> Servers<'a> {
             .for_gateway(namespace)
             .filter(|head| head.layer4)
             .filter(|head| {
-                let served = self.server.server.hosts.iter();
-                let served = served.filter_map(|stated| match stated.split_once('/') {
-                    Some((namespace, host)) => (*head.namespace() == *namespace).then_some(host),
-                    None => Some(stated.as_str()),
-                });
-                let served: Vec<&str> = served.collect();
-                let wanted: Vec<&str> = head.hosts.iter().map(|h| &**h).collect();
-                !hosts::common(&served, &wanted).is_empty()
+                let owners = self.owners.as_deref();
+                !gateways::routed(cx, owners, &self.server.server.hosts, head).is_empty()
             })
-            .filter_map(|head| (*cx.query(&VirtualServiceOf(head.name.clone()))).clone())
+            .filter_map(|head| {
+                let rule = (*cx.query(&VirtualServiceOf(head.name.clone()))).clone()?;
+                Some((head.clone(), rule))
+            })
             .collect()
+    }
+
+    /// Whether a rule may take connections for a name.
+    fn may_take(&self, head: &VirtualServiceHead, name: &str) -> bool {
+        let owners = self.owners.as_deref();
+        owners.is_none_or(|owners| owners.lets(self.planning.cx, head, name))
     }
 
     fn applies(&self, port: u32, gateways: &[String]) -> bool {
@@ -127,7 +133,7 @@ impl<'a> Servers<'a> {
 
     /// Where bytes go, in the clear or out of TLS that ends here: by the first rule that routes them.
     fn terminated(&self) -> Option<Proxy> {
-        for rule in self.rules() {
+        for (_, rule) in self.rules() {
             let tcp = rule.spec.tcp.iter().find(|route| {
                 let stated = &route.r#match;
                 !route.route.is_empty()
@@ -168,7 +174,7 @@ impl<'a> Servers<'a> {
     fn passthrough(&self, names: &mut BTreeMap<String, String>) -> Vec<Chain> {
         let bind = &self.server.server.bind;
         let mut chains = Vec::new();
-        for rule in self.rules() {
+        for (head, rule) in self.rules() {
             for route in rule.spec.tls.iter().filter(|r| !r.route.is_empty()) {
                 let weight = route.route.iter().map(Message::encoded_len).sum::<usize>();
                 for stated in &route.r#match {
@@ -176,7 +182,8 @@ impl<'a> Servers<'a> {
                         continue;
                     }
                     let hosts = stated.sni_hosts.iter();
-                    let hosts: Vec<String> = hosts.filter_map(|h| server_name(h)).collect();
+                    let hosts = hosts.filter_map(|h| server_name(h));
+                    let hosts: Vec<String> = hosts.filter(|h| self.may_take(&head, h)).collect();
                     // Envoy refuses two chains that take the same. One without names would take everything.
                     let taken = |n: &String| names.get(n).is_some_and(|on| on == bind);
                     if hosts.iter().any(taken) || hosts.is_empty() {

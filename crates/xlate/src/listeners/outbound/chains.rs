@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use incr::{Cx, KeyedSet};
-use model::host::Hostname;
+use model::host::{Hostname, subset_of};
 use model::labels::Labels;
 use model::names::Namespace;
 use model::object::ObjectName;
 use model::service::{Port, Registry, Resolution};
 use proto_istio::networking::RouteDestination;
-use store::Snapshot;
+use store::{Reads, Snapshot};
 
 use super::entry::TcpChains;
 use super::matching::Matching;
@@ -21,6 +21,7 @@ use crate::listeners::tcp::{Proxy, Upstream};
 use crate::routes::alternative_hosts;
 use mesh::address::{WILDCARD_V4, WILDCARD_V6, wildcards};
 use mesh::cluster_names;
+use mesh::root::is_root;
 use mesh::scope::{ScopeKey, ScopeOf};
 use mesh::view::Families;
 use mesh::virtual_service::{
@@ -110,6 +111,17 @@ struct Static<'a> {
 }
 
 impl Expansion<'_> {
+    /// Whether a rule may take connections for names: where hosts have owners, a rule of another namespace may only for the
+    /// service that it is about.
+    fn may_take(&self, rule: &ResolvedVirtualService, names: &[String]) -> bool {
+        let service = &self.wanted.service.0;
+        let is_near = rule.made_from.is_some() || *rule.namespace() == self.client.namespace;
+        is_near
+            || !self.forward.cx.settings().features.owned_hosts
+            || is_root(self.forward.cx, rule.namespace())
+            || names.iter().all(|name| subset_of(name, &service.host))
+    }
+
     fn tls(&self, rules: &[Arc<ResolvedVirtualService>]) -> Vec<TcpChain> {
         let mut chains = Vec::new();
         // The first of several matches that a proxy cannot tell apart wins.
@@ -129,6 +141,9 @@ impl Expansion<'_> {
                     }
                     if !stated.destination_subnets.is_empty() && self.wanted.port.number > 0 {
                         ranges.clone_from(&stated.destination_subnets);
+                    }
+                    if !self.may_take(rule, &stated.sni_hosts) {
+                        continue;
                     }
                     if seen.insert((&stated.sni_hosts, &stated.destination_subnets)) {
                         let matching = Matching {

@@ -240,7 +240,7 @@ fn settings_of(variant: u8) -> Settings {
             let read = read_mesh_networks(networks, &std::path::Path::new("networks.yaml").into());
             all.networks = Arc::new(read.value.unwrap());
         }
-        7 => all.features = features(&["ISTIO_DUAL_STACK"]),
+        7 => all.features = features(&["ISTIO_DUAL_STACK", "PILOTHOUSE_OWNED_HOSTS"]),
         8 => all.features = features(&["ENABLE_MCS_HOST", "ENABLE_MCS_SERVICE_DISCOVERY"]),
         9 => {
             all.features = features(&["ENABLE_PROXY_FIND_POD_BY_IP"]);

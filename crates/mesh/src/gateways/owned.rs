@@ -1,0 +1,448 @@
+//! Whose the hosts of a gateway proxy are, where `--owned-hosts` gives them owners.
+//!
+//! A host, and every host below its wildcard, belongs to the namespace of the oldest object that claims it at the proxy: a
+//! Gateway that selects the proxy, in its servers, or a VirtualService that names such a Gateway. What another namespace says
+//! about it does not apply there: no routes, no redirect to HTTPS, no TLS. It is let in by a ReferenceGrant of the owner's
+//! namespace that names the claiming object, and by the Gateway that claims the host: `bank/a.example.com` gives the host to
+//! `bank` as well, and `*/a.example.com` leaves it to the first VirtualService that claims it. VirtualServices claim only what
+//! Gateways leave open so, and what a server for `*` serves.
+//!
+//! `*` belongs to somebody too, but no host is below it. The root namespace is the operator's, and may say anything. What is
+//! made from the Gateway API claims hosts but is not asked: its listeners say who may attach.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use incr::{Cx, KeyedSet, Query};
+use model::diagnostic::{Diagnostic, Severity};
+use model::kinds::gateway_api::ReferenceGrant;
+use model::kinds::istio::Gateway;
+use model::kinds::kube::{self, ANY_HOST};
+use model::kinds::{Kind, knative};
+use model::names::Namespace;
+use model::object::{Object, ObjectKey, Timestamp};
+use model::ownership::{Claim, above, plain};
+use store::index::{ObjectIndex, grant_value};
+use store::{Reads, Snapshot};
+
+use super::{GatewayKey, MergedGatewayOf, select};
+use crate::finding::{about_named, code};
+use crate::hosts;
+use crate::root::is_root;
+use crate::virtual_service::{VirtualServiceHead, VirtualServiceOf, VirtualServicesFor};
+
+/// The oldest claims to the hosts of a gateway proxy; `None` where hosts have no owners.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct OwnersAt(pub GatewayKey);
+
+impl Query<Snapshot> for OwnersAt {
+    type Value = Option<Arc<Owners>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        if !cx.settings().features.owned_hosts {
+            return None;
+        }
+        let mut owners = Owners::default();
+        for selected in select::select(cx, &self.0) {
+            let gateway = &selected.gateway;
+            owners.claimed_by(cx, gateway);
+            let lists = cx.query(&VirtualServicesFor {
+                namespace: self.0.namespace.clone(),
+                gateway: gateway.meta.name.to_string().into(),
+            });
+            for head in lists.in_order().into_iter().flatten() {
+                owners.claimed_for(cx, gateway, head);
+            }
+        }
+        Some(Arc::new(owners))
+    }
+}
+
+/// The oldest claims to the hosts of a gateway proxy.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Owners {
+    /// Those that count for servers of Gateways.
+    servers: BTreeMap<Arc<str>, Held>,
+    /// Those that count for VirtualServices.
+    rules: BTreeMap<Arc<str>, Held>,
+    /// Those that count for VirtualServices, and for the very host only.
+    alone: BTreeMap<Arc<str>, Held>,
+}
+
+/// The oldest claim to a host.
+#[derive(Clone, PartialEq, Debug)]
+struct Held {
+    claim: Claim,
+    /// The namespaces that the claiming Gateway names for it.
+    given: BTreeSet<Namespace>,
+}
+
+/// Who says something about a host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Author {
+    key: ObjectKey,
+    /// Whether its namespace has to own the host. Others have let it in.
+    asked: bool,
+}
+
+impl Author {
+    /// The author of an object, which may be made of another one.
+    fn of(own: ObjectKey, made_from: Option<&ObjectKey>) -> Self {
+        let key = made_from.cloned().unwrap_or(own);
+        let is_own = made_from.is_none();
+        Self {
+            asked: is_own || matches!(key.kind, Kind::Ingress | Kind::KnativeIngress),
+            key,
+        }
+    }
+
+    fn of_gateway(gateway: &Object<Gateway>) -> Self {
+        let derived = gateway.meta.derived.as_ref();
+        Self::of(gateway.key(), derived.and_then(|made| made.from.first()))
+    }
+
+    fn of_rule(head: &VirtualServiceHead) -> Self {
+        let own = ObjectKey {
+            kind: Kind::VirtualService,
+            name: head.name.clone(),
+        };
+        Self::of(own, head.made_from.as_deref())
+    }
+
+    fn namespace(&self) -> &Namespace {
+        &self.key.name.namespace
+    }
+
+    /// When it was created; what is made of an Ingress has no age of its own.
+    fn created(&self, cx: &Cx<'_, Snapshot>, own: Option<Timestamp>) -> Option<Timestamp> {
+        let name = &self.key.name;
+        match self.key.kind {
+            Kind::Ingress => cx.get::<kube::Ingress>(name)?.meta.created,
+            Kind::KnativeIngress => cx.get::<knative::Ingress>(name)?.meta.created,
+            _ => own,
+        }
+    }
+}
+
+/// For which namespaces a Gateway states a host.
+enum For<'h> {
+    /// Its own.
+    Own,
+    /// One that it names.
+    One(&'h str),
+    /// All.
+    All,
+}
+
+/// A host of a server as it is stated.
+fn stated_for(host: &str) -> (For<'_>, &str) {
+    match host.split_once('/') {
+        None | Some((".", _)) => (For::Own, host.strip_prefix("./").unwrap_or(host)),
+        Some(("*", host)) => (For::All, host),
+        Some((namespace, host)) => (For::One(namespace), host),
+    }
+}
+
+/// Keeps the older of two claims to a host.
+fn hold(held: &mut BTreeMap<Arc<str>, Held>, claim: &Claim, given: Option<&str>) {
+    let new = || Held {
+        claim: claim.clone(),
+        given: given.into_iter().map(Namespace::from).collect(),
+    };
+    match held.entry(claim.host.clone()) {
+        Entry::Vacant(entry) => {
+            entry.insert(new());
+        }
+        Entry::Occupied(mut entry) => {
+            let known = entry.get_mut();
+            if known.claim.object == claim.object {
+                known.given.extend(given.map(Namespace::from));
+            } else if claim.age() < known.claim.age() {
+                entry.insert(new());
+            }
+        }
+    }
+}
+
+impl Owners {
+    /// Takes in what the servers of a Gateway claim.
+    fn claimed_by(&mut self, cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>) {
+        let author = Author::of_gateway(gateway);
+        let created = author.created(cx, gateway.meta.created);
+        for host in gateway.spec.servers.iter().flat_map(|s| &s.hosts) {
+            let (namespaces, host) = stated_for(host);
+            let claim = Claim {
+                object: author.key.clone(),
+                created,
+                host: plain(host),
+            };
+            let given = match namespaces {
+                For::One(namespace) => Some(namespace),
+                For::Own | For::All => None,
+            };
+            hold(&mut self.servers, &claim, given);
+            if !matches!(namespaces, For::All) {
+                hold(&mut self.rules, &claim, given);
+            }
+        }
+    }
+
+    /// Takes in what a VirtualService claims of the hosts that a Gateway leaves open: `*`, and those for all namespaces. What
+    /// else a Gateway states is its own to give, however old the rule is that names it.
+    fn claimed_for(
+        &mut self,
+        cx: &Cx<'_, Snapshot>,
+        gateway: &Object<Gateway>,
+        head: &VirtualServiceHead,
+    ) {
+        let stated = gateway.spec.servers.iter().flat_map(|s| &s.hosts);
+        let stated = stated.map(|host| stated_for(host));
+        let is_for = |namespaces: &For<'_>| match namespaces {
+            For::Own | For::All => true,
+            For::One(namespace) => **namespace == **head.namespace(),
+        };
+        let mut open = Vec::new();
+        // Whether the Gateway has `*` for itself.
+        let mut has_any = false;
+        for (namespaces, host) in stated.filter(|(namespaces, _)| is_for(namespaces)) {
+            let is_any = host == ANY_HOST;
+            let is_free = matches!(namespaces, For::All);
+            has_any |= is_any && !is_free;
+            if is_any || is_free {
+                open.push(host);
+            }
+        }
+        let wanted: Vec<&str> = head.hosts.iter().map(|host| &**host).collect();
+        let common = hosts::common(&open, &wanted);
+        if common.is_empty() {
+            return;
+        }
+        let author = Author::of_rule(head);
+        let created = author.created(cx, head.created);
+        let written: KeyedSet<&str> = wanted.into_iter().collect();
+        let open: KeyedSet<&str> = open.into_iter().collect();
+        for host in common {
+            if host == ANY_HOST && has_any {
+                continue;
+            }
+            let claim = Claim {
+                object: author.key.clone(),
+                created,
+                host: plain(host),
+            };
+            if !written.contains(host) {
+                // A wider wildcard claims no more than there is of it here.
+                hold(&mut self.alone, &claim, None);
+                continue;
+            }
+            hold(&mut self.rules, &claim, None);
+            if !open.contains(host) {
+                hold(&mut self.servers, &claim, None);
+            }
+        }
+    }
+
+    /// Why a server of a Gateway may not have a host as it states it; `None` where it may.
+    pub(super) fn refuses_server(
+        &self,
+        cx: &Cx<'_, Snapshot>,
+        gateway: &Object<Gateway>,
+        host: &str,
+    ) -> Option<String> {
+        let (_, host) = stated_for(host);
+        let host = plain(host);
+        let claims = within(&self.servers, &host);
+        refusal(cx, claims, &Author::of_gateway(gateway), &host)
+    }
+
+    /// Why a VirtualService may not route a host; `None` where it may.
+    fn refuses_rule(
+        &self,
+        cx: &Cx<'_, Snapshot>,
+        head: &VirtualServiceHead,
+        host: &str,
+    ) -> Option<String> {
+        let host = plain(host);
+        let claims = within(&self.rules, &host).chain(self.alone.get(&host));
+        refusal(cx, claims, &Author::of_rule(head), &host)
+    }
+
+    /// Whether a VirtualService may route a host.
+    pub fn lets(&self, cx: &Cx<'_, Snapshot>, head: &VirtualServiceHead, host: &str) -> bool {
+        self.refuses_rule(cx, head, host).is_none()
+    }
+
+    /// The findings about a rule that takes connections for names of others.
+    fn names_refused(&self, cx: &Cx<'_, Snapshot>, head: &VirtualServiceHead) -> Vec<Diagnostic> {
+        let rule = cx.query(&VirtualServiceOf(head.name.clone()));
+        let routes = rule
+            .iter()
+            .flat_map(|rule| rule.spec.tls.iter().enumerate());
+        let names = routes.flat_map(|(at, route)| {
+            let names = route.r#match.iter().flat_map(|stated| &stated.sni_hosts);
+            names.map(move |name| (at, name))
+        });
+        let refused = names.filter_map(|(at, name)| {
+            let why = self.refuses_rule(cx, head, name)?;
+            Some(finding(head, &why).at(format!("spec.tls[{at}].match")))
+        });
+        refused.collect()
+    }
+}
+
+/// The claims to a host, and to the wildcards above it.
+fn within<'o>(
+    claims: &'o BTreeMap<Arc<str>, Held>,
+    host: &Arc<str>,
+) -> impl Iterator<Item = &'o Held> {
+    let hosts = std::iter::successors(Some(host.clone()), |host| above(host));
+    hosts.filter_map(|host| claims.get(&host))
+}
+
+/// Why an author may say nothing about a host to which there are these claims.
+fn refusal<'o>(
+    cx: &Cx<'_, Snapshot>,
+    claims: impl Iterator<Item = &'o Held>,
+    author: &Author,
+    host: &str,
+) -> Option<String> {
+    let namespace = author.namespace();
+    if !author.asked || is_root(cx, namespace) {
+        return None;
+    }
+    let Held { claim, given } = claims.min_by(|a, b| a.claim.age().cmp(&b.claim.age()))?;
+    if claim.namespace() == namespace || given.contains(namespace) || granted(cx, author, claim) {
+        return None;
+    }
+    let reason = claim.reason(host);
+    let kind = author.key.kind.name();
+    Some(format!(
+        "the host {host:?} {reason}. A ReferenceGrant there can let a {kind} of {namespace} refer to it"
+    ))
+}
+
+/// Whether a ReferenceGrant lets the author refer to the object that claims a host.
+fn granted(cx: &Cx<'_, Snapshot>, author: &Author, claim: &Claim) -> bool {
+    let to = &claim.object;
+    let from = author.namespace();
+    let value = grant_value(author.key.kind, from, to.kind, &to.name.namespace);
+    let grants = cx.list_by::<ReferenceGrant>(ObjectIndex::Grant, &value);
+    grants.iter().any(|grant| grant.spec.covers(to))
+}
+
+/// The hosts that a server and a rule have in common: of two that overlap, the one that is covered.
+///
+/// Istio: pkg/config/host/names.go NamesForNamespace and Intersection, 1.32.
+fn in_common<'a>(server: &'a [String], head: &'a VirtualServiceHead) -> Vec<&'a str> {
+    let open = server.iter().filter_map(|host| match host.split_once('/') {
+        None => Some(host.as_str()),
+        Some((namespace, host)) => {
+            (namespace == "*" || *head.namespace() == *namespace).then_some(host)
+        }
+    });
+    let open: Vec<&str> = open.collect();
+    let wanted: Vec<&str> = head.hosts.iter().map(|h| &**h).collect();
+    hosts::common(&open, &wanted)
+}
+
+/// The hosts of a server that a rule routes: those that both have, but for those that belong to others.
+pub fn routed<'a>(
+    cx: &Cx<'_, Snapshot>,
+    owners: Option<&Owners>,
+    server: &'a [String],
+    head: &'a VirtualServiceHead,
+) -> Vec<&'a str> {
+    let mut found = in_common(server, head);
+    if let Some(owners) = owners {
+        found.retain(|host| owners.lets(cx, head, host));
+    }
+    found
+}
+
+/// The VirtualServices that name hosts of others at a gateway proxy.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct NotOwnedAt(pub GatewayKey);
+
+impl Query<Snapshot> for NotOwnedAt {
+    type Value = Arc<[Diagnostic]>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let owners = cx.query(&OwnersAt(self.0.clone()));
+        let merged = cx.query(&MergedGatewayOf(self.0.clone()));
+        let (Some(owners), Some(merged)) = (owners.as_ref(), merged.as_ref()) else {
+            return Arc::default();
+        };
+        let mut found = Vec::new();
+        for server in &merged.servers {
+            let lists = cx.query(&VirtualServicesFor {
+                namespace: self.0.namespace.clone(),
+                gateway: server.gateway_name.clone(),
+            });
+            for head in lists.in_order().into_iter().flatten() {
+                let common = in_common(&server.server.hosts, head);
+                let refused = common
+                    .into_iter()
+                    .filter_map(|host| Some((host, owners.refuses_rule(cx, head, host)?)));
+                found.extend(refused.map(|(host, why)| not_routed(head, host, &why)));
+                if head.layer4 {
+                    found.extend(owners.names_refused(cx, head));
+                }
+            }
+        }
+        found.sort();
+        found.dedup();
+        found.into()
+    }
+}
+
+fn not_routed(head: &VirtualServiceHead, host: &str, why: &str) -> Diagnostic {
+    let found = finding(head, why);
+    let covers = |stated: &Arc<str>| model::host::subset_of(host, stated);
+    match head.hosts.iter().position(covers) {
+        Some(at) if head.made_from.is_none() => found.at(format!("spec.hosts[{at}]")),
+        _ => found,
+    }
+}
+
+fn finding(head: &VirtualServiceHead, why: &str) -> Diagnostic {
+    let ObjectKey { kind, name } = Author::of_rule(head).key;
+    let why = format!("its routes do not apply at gateways: {why}");
+    about_named(kind, &name, code::NOT_OWNED, Severity::Warning, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_common;
+    use crate::virtual_service::VirtualServiceHead;
+    use model::service::Visibility;
+
+    fn common(server: &[&str], hosts: &[&str]) -> Vec<String> {
+        let head = VirtualServiceHead {
+            name: model::ObjectName::new("shop", "rule"),
+            made_from: None,
+            created: None,
+            export_to: Visibility::Public,
+            semantics: Default::default(),
+            hosts: hosts.iter().map(|h| (*h).into()).collect(),
+            gateways: Box::new([]),
+            layer4: false,
+            class: 0,
+            excess: None,
+        };
+        let server: Vec<String> = server.iter().map(|h| (*h).to_owned()).collect();
+        let found = in_common(&server, &head);
+        found.into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn hosts_in_common_are_the_narrower_ones() {
+        assert_eq!(common(&["*.com"], &["a.com", "b.org"]), ["a.com"]);
+        assert_eq!(common(&["a.com", "b.com"], &["*"]), ["a.com", "b.com"]);
+    }
+
+    #[test]
+    fn a_server_takes_rules_of_the_namespaces_that_it_names() {
+        assert_eq!(common(&["shop/a.com", "edge/b.com"], &["*"]), ["a.com"]);
+    }
+}

@@ -1,0 +1,107 @@
+//! Whose a host is: the namespace's of the oldest object that claims it, or a wildcard above it.
+//!
+//! Everything that gives hosts to namespaces goes by this: Ingresses (`convert::owner`), Gateways and VirtualServices at a
+//! gateway (`mesh::gateways::owned`), and VirtualServices for sidecars (`mesh::virtual_service::owned`). Which objects claim
+//! what is for them to say.
+
+use std::sync::Arc;
+
+use crate::kinds::kube::ANY_HOST;
+use crate::names::Namespace;
+use crate::object::{ObjectKey, ObjectName, Timestamp};
+
+/// How many labels a wildcard may have that owns the hosts below it. It bounds what a host of many labels costs.
+const DEPTH: usize = 8;
+
+/// An object that claims a host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// The object.
+    pub object: ObjectKey,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// The host as the object names it: the host itself, or a wildcard above it.
+    pub host: Arc<str>,
+}
+
+impl Claim {
+    /// The place of the claim among others: the oldest first.
+    pub fn age(&self) -> impl Ord + use<'_> {
+        (age(self.created, &self.object.name), self.object.kind)
+    }
+
+    /// The namespace that claims it.
+    pub fn namespace(&self) -> &Namespace {
+        &self.object.name.namespace
+    }
+
+    /// Why a host belongs to the namespace, for those who may not have it.
+    pub fn reason(&self, host: &str) -> String {
+        let Self {
+            object, host: of, ..
+        } = self;
+        let claims = match **of == *host {
+            true => "claims it".to_owned(),
+            false => format!("claims {of:?}"),
+        };
+        let home = self.namespace();
+        format!("belongs to the namespace {home}: {object} {claims} and is older")
+    }
+}
+
+/// The oldest of several claims.
+pub fn oldest(claims: impl Iterator<Item = Claim>) -> Option<Claim> {
+    claims.min_by(|a, b| a.age().cmp(&b.age()))
+}
+
+/// The place of an object among those about one host: the oldest first, of equals that of the configured cluster.
+///
+/// Higress: pkg/ingress/kube/common/tool.go SortIngressByCreationTime, 2.1.
+pub fn age(created: Option<Timestamp>, object: &ObjectName) -> impl Ord + use<'_> {
+    let ObjectName {
+        namespace,
+        name,
+        cluster,
+    } = object;
+    (created, cluster, name, namespace)
+}
+
+/// The next wildcard that a host is below, of those that own what is below them.
+pub fn above(host: &str) -> Option<Arc<str>> {
+    if host == ANY_HOST {
+        return None;
+    }
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    let (_, mut rest) = name.split_once('.')?;
+    while rest.split('.').count() > DEPTH {
+        (_, rest) = rest.split_once('.')?;
+    }
+    Some(format!("*.{rest}").into())
+}
+
+/// A host as claims to it are compared: in lower case, without a dot at its end.
+pub fn plain(host: &str) -> Arc<str> {
+    host.trim_end_matches('.').to_ascii_lowercase().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::above;
+
+    #[test]
+    fn hosts_are_below_wildcards() {
+        let table = [
+            ("*", None),
+            ("localhost", None),
+            ("*.com", None),
+            ("example.com", Some("*.com")),
+            ("*.example.com", Some("*.com")),
+            ("a.example.com", Some("*.example.com")),
+            ("1.2.3.4.5.6.7.8.9.a", Some("*.3.4.5.6.7.8.9.a")),
+            ("1.2.3.4.5.6.7.8.9", Some("*.2.3.4.5.6.7.8.9")),
+        ];
+        for (host, wanted) in table {
+            assert_eq!(above(host).as_deref(), wanted, "{host}");
+        }
+    }
+}

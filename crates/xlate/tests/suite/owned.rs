@@ -1,0 +1,109 @@
+//! Whose hosts are, with `--owned-hosts` and without: what a proxy routes of objects of several namespaces.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use model::settings::{Features, Settings};
+use pilothouse_xlate::findings::FindingsOfMesh;
+use serde_json::{Value, json};
+use testkit::{World, decode, golden_cases, node, settings};
+use xds::TypeUrl;
+
+fn with(owned: bool) -> Settings {
+    Settings {
+        features: Arc::new(Features {
+            owned_hosts: owned,
+            ..Features::default()
+        }),
+        ..settings("")
+    }
+}
+
+/// What a case's proxy routes, line by line, and what is found.
+fn outcome(case: &Path, owned: bool) -> (Vec<String>, Vec<String>) {
+    let read = |name: &str| std::fs::read_to_string(case.join(name)).unwrap();
+    let mut world = World::new(with(owned));
+    world.put(&read("in.yaml"));
+    let view = world.view(&node(&serde_json::from_str(&read("node.json")).unwrap()));
+    let mut lines = Vec::new();
+    for resource in world.set(&view, TypeUrl::Route).iter() {
+        routes(&decode(TypeUrl::Route.as_str(), &resource.body), &mut lines);
+    }
+    for resource in world.set(&view, TypeUrl::Listener).iter() {
+        chains(
+            &decode(TypeUrl::Listener.as_str(), &resource.body),
+            &mut lines,
+        );
+    }
+    for resource in world.set(&view, TypeUrl::Cluster).iter() {
+        let cluster = decode(TypeUrl::Cluster.as_str(), &resource.body);
+        if cluster["connect_timeout"] == "7s" {
+            lines.push(format!("{} has the timeout of the rule", cluster["name"]));
+        }
+    }
+    let found = world.get(&view.findings()).to_vec();
+    let of_mesh = world.get(&FindingsOfMesh);
+    let found = found.iter().chain(of_mesh.iter());
+    let found = found.filter(|d| d.code == "PIL0513").map(|d| {
+        let object = d.object.as_ref().unwrap();
+        format!("{} {object} {}: {}", d.code, d.path, d.message)
+    });
+    (lines, found.collect())
+}
+
+/// The routes that lead somewhere, of the virtual hosts of a configuration.
+fn routes(config: &Value, lines: &mut Vec<String>) {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let name = config["name"].as_str().unwrap();
+    for host in list(&config["virtual_hosts"]) {
+        let domain = host["domains"][0].as_str().unwrap().to_owned();
+        if ["allow_any", "block_all", "blackhole"].contains(&host["name"].as_str().unwrap()) {
+            continue;
+        }
+        if host["require_tls"] == "ALL" {
+            lines.push(format!("{name} {domain}: 301 to https"));
+        }
+        for route in list(&host["routes"]) {
+            let path = &route["match"]["prefix"];
+            let path = path
+                .as_str()
+                .or(route["match"]["path_separated_prefix"].as_str());
+            let to = route["route"]["cluster"].as_str().unwrap_or("?");
+            lines.push(format!("{name} {domain}{} -> {to}", path.unwrap_or("?")));
+        }
+    }
+}
+
+/// Where connections go by the name that they ask for.
+fn chains(listener: &Value, lines: &mut Vec<String>) {
+    for chain in listener["filter_chains"].as_array().into_iter().flatten() {
+        let names = &chain["filter_chain_match"]["server_names"];
+        if names.is_null() {
+            continue;
+        }
+        let filters = chain["filters"].as_array().into_iter().flatten();
+        let to = filters.filter_map(|f| f["typed_config"]["cluster"].as_str());
+        let to = to.last().unwrap_or("requests");
+        let tls = &chain["transport_socket"]["typed_config"]["common_tls_context"];
+        let least = &tls["tls_params"]["tls_minimum_protocol_version"];
+        let least = least.as_str().map(|v| format!(" from {v}"));
+        let name = listener["name"].as_str().unwrap();
+        lines.push(format!(
+            "{name} {names}{} -> {to}",
+            least.unwrap_or_default()
+        ));
+    }
+}
+
+#[test]
+fn hosts_have_owners_where_the_operator_says_so() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/owned");
+    golden_cases(&folder, |case| {
+        let (without, none) = outcome(case, false);
+        assert!(none.is_empty(), "{none:?}");
+        let (owned, found) = outcome(case, true);
+        json!({"without": without, "owned": owned, "findings": found})
+    });
+}
