@@ -107,6 +107,10 @@ pub(crate) enum Whole {
     BackOff,
     /// The ways in which a path may be rewritten.
     Rewrites,
+    /// Who vouches for peers that are known by name.
+    NamedPeers,
+    /// Where a listener listens.
+    ListensAtIp,
 }
 
 impl Message {

@@ -6,6 +6,7 @@
 mod arguments;
 mod compare;
 mod golden;
+pub mod hostile;
 mod istio_tests;
 mod marked;
 mod message;

@@ -37,6 +37,7 @@ mod security;
 mod shop;
 mod survival;
 mod telemetry;
+mod tenants;
 mod through;
 mod tokens;
 mod traffic;
@@ -64,6 +65,7 @@ with_each_envoy! {
     load::edits_under_load_lose_no_request,
     load::a_route_to_a_service_that_comes_and_goes_with_it_loses_no_request,
     accept::what_is_generated_for_recorded_scenarios_is_taken,
+    tenants::hostile_objects_cost_nobody_else,
     verdicts::tables_of_verdicts_are_those_of_envoys,
     api_store::what_is_applied_steers_traffic_and_a_rollback_takes_it_back,
     balance::weights_mirrors_and_faults_concern_their_share_of_requests,

@@ -204,6 +204,8 @@ impl Merging {
             if !self.join_tls(at, &socket, &route) {
                 return Err("its route configuration is that of another server".to_owned());
             }
+        } else if self.merged.by_port.contains_key(&socket) {
+            return Err("it has no TLS, and another server has there".to_owned());
         } else {
             self.open(at, &socket, &route);
             return Ok(());

@@ -9,7 +9,6 @@ use proto_envoy::envoy::config::core::v3::DataSource;
 use proto_envoy::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use proto_envoy::envoy::config::core::v3::data_source::Specifier;
 use proto_envoy::envoy::config::core::v3::grpc_service::TargetSpecifier;
-use proto_envoy::envoy::extensions::transport_sockets::tls::v3::certificate_validation_context::SystemRootCerts;
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3::{
     CertificateValidationContext, CommonTlsContext, SdsSecretConfig, TlsCertificate,
@@ -88,10 +87,14 @@ fn from_files(secret: &SdsSecretConfig) -> Option<TlsCertificate> {
     })
 }
 
+/// Where Envoy's images, Debian, Alpine and their like have the roots of the system. Envoy knows no roots by itself
+/// (`system_root_certs` is for gRPC): it would verify nobody. Without the file it refuses the cluster.
+const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
+
 /// Whether the secret stands for roots that the proxy can read itself, and is replaced by them.
 fn trust(validation: &mut CertificateValidationContext, secret: &SdsSecretConfig) -> bool {
     match secret.name.strip_prefix("file-root:") {
-        Some("system") => validation.system_root_certs = Some(SystemRootCerts::default()),
+        Some("system") => validation.trusted_ca = Some(file(SYSTEM_ROOTS)),
         Some(path) => validation.trusted_ca = Some(file(path)),
         None => return false,
     }
@@ -157,11 +160,11 @@ mod tests {
     }
 
     #[test]
-    fn the_roots_of_the_system_are_those_that_envoy_finds() {
+    fn the_roots_of_the_system_are_a_file() {
         let mut validation = CertificateValidationContext::default();
         let root = sds::file("file-root:system".to_owned(), false);
         assert!(trust(&mut validation, &root));
-        assert!(validation.system_root_certs.is_some());
+        assert_eq!(validation.trusted_ca, Some(file(SYSTEM_ROOTS)));
     }
 
     #[test]

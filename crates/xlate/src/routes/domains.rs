@@ -76,8 +76,16 @@ impl Speaker<'_> {
         domains.extend(self.port.map(|port| with_port(host, port)));
     }
 
-    /// Other ways to write a host name: with a dot at its end, and without what it shares with the proxy's domain.
+    /// Other ways to write a host name: with a dot at its end, and without what it shares with the proxy's domain. Nothing
+    /// short is left of a wildcard for all that is in that domain: `*` is everybody's.
     pub(super) fn alternatives(self, host: &str) -> Vec<String> {
+        let mut found = self.all_alternatives(host);
+        let of_port = self.port.map(|port| with_port("*", port));
+        found.retain(|name| name != "*" && of_port.as_ref() != Some(name));
+        found
+    }
+
+    fn all_alternatives(self, host: &str) -> Vec<String> {
         let mut found = Vec::new();
         if self.absolute {
             let absolute = format!("{host}.");

@@ -135,7 +135,8 @@ impl Query<Snapshot> for PlanOf {
     }
 }
 
-/// The services that have the port, by host; of several with one host the last counts.
+/// The services that have the port, by host. Hosts that differ in letters are one to Envoy: the first that is a Service of the
+/// cluster counts, or the first of all.
 fn services_on(egress: &EgressScope, port: u16) -> BTreeMap<Hostname, OnPort> {
     let mut found = BTreeMap::new();
     for service in egress.services.iter() {
@@ -160,7 +161,11 @@ fn services_on(egress: &EgressScope, port: u16) -> BTreeMap<Hostname, OnPort> {
             ports: http.map(|p| p.number).collect(),
             several: counted.len() != 1,
         };
-        found.insert(host, on_port);
+        let is_kube = |on: &OnPort| on.service.registry == Registry::Kubernetes;
+        match found.get(&host) {
+            Some(other) if is_kube(other) || !is_kube(&on_port) => {}
+            _ => _ = found.insert(host, on_port),
+        }
     }
     found
 }

@@ -31,6 +31,7 @@ mod secrets;
 mod sessions;
 mod telemetry;
 mod templates;
+mod tenants;
 mod trust_bundle;
 mod views;
 mod wasm;
