@@ -36,6 +36,8 @@ pub struct Attack {
     pub cpu_s: f64,
     /// How long a change may be held up in a debug build, once.
     pub stall: Duration,
+    /// How long a change may be held up otherwise, once.
+    pub delay: Duration,
     /// The shortest time in which it shows anything.
     pub least: Duration,
     /// Honest proxies at most; for servers that are started with little.
@@ -62,6 +64,7 @@ impl Attack {
             memory_mib: 64,
             cpu_s: 5.0,
             stall: Duration::from_secs(1),
+            delay: Duration::ZERO,
             least: Duration::ZERO,
             proxies: usize::MAX,
             may_refuse_to_start: false,

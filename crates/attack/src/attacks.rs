@@ -7,6 +7,7 @@ mod delegates;
 mod dribble;
 mod files;
 mod headers;
+mod hoard;
 mod idle;
 mod jwks;
 mod labels;
@@ -76,6 +77,22 @@ pub const ALL: &[Attack] = &[
     modules::MODULES,
     certificates::CERTIFICATES,
     templates::TEMPLATES,
+    hoard::CANARY_BOMB,
+    hoard::CANARY_HOSTS,
+    hoard::INGRESSES,
+    hoard::RULES,
+    hoard::RULE_HOSTS,
+    hoard::DELEGATES,
+    hoard::SETTINGS,
+    hoard::WILDCARDS,
+    hoard::ENTRIES,
+    hoard::ENDPOINTS,
+    hoard::PATCHES,
+    hoard::POLICIES,
+    hoard::EXTENSIONS,
+    hoard::TELEMETRY,
+    hoard::SIDECARS,
+    hoard::ROUTES,
 ];
 
 /// The attack of a name.

@@ -188,7 +188,7 @@ pub async fn run(attack: &Attack, options: &Options) -> anyhow::Result<Row> {
 
 fn judge(row: &mut Row, attack: &Attack, options: &Options, why: &str) {
     let floor = match options.scale {
-        Scale::Full => options.floor,
+        Scale::Full => options.floor.max(attack.delay),
         Scale::Short => options.floor.max(attack.stall),
     };
     let floor = floor.as_secs_f64() * 1e3;

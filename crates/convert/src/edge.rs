@@ -13,6 +13,7 @@ mod backend;
 mod balance;
 mod calls;
 mod canary;
+mod charge;
 mod class;
 mod draft;
 mod expand;

@@ -10,6 +10,7 @@
 //!
 //! Everything here is a pure function of the snapshot; there is no I/O, and nothing of Envoy.
 
+mod budget;
 mod claims;
 pub mod edge;
 pub mod gateway_api;

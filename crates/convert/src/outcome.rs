@@ -23,6 +23,8 @@ pub mod code {
     pub const NAME_TAKEN: &str = "PIL0703";
     /// What would be derived from an object exceeds a limit.
     pub const OVER_LIMIT: &str = "PIL0704";
+    /// What would be derived from an object is beyond the budget of its namespace.
+    pub const OVER_BUDGET: &str = "PIL0705";
     /// An annotation is ignored, or honoured in another way.
     pub const ANNOTATION: &str = "PIL0720";
     /// No request is served: what protects it cannot be honoured, or the route is not valid.

@@ -5,6 +5,7 @@
 //!
 //! Istio: pilot/pkg/model/destination_rule.go and push_context.go, 1.32.
 
+mod charge;
 mod merge;
 mod policy;
 mod weight;
@@ -24,6 +25,7 @@ use prost::Message;
 use proto_istio::networking::{Subset, TrafficPolicy};
 use store::{ObjectIndex, Reads, Snapshot};
 
+pub use charge::SettingsOver;
 pub use merge::MergedDestinationRule;
 pub use policy::Policy;
 pub use weight::{Extent, hashes, large_hash, may_be_large};
@@ -211,19 +213,23 @@ impl Query<Snapshot> for DestinationRulesOf {
             }
             let host = resolve(&rule, &settings.domain);
             // Only a wildcard is about many services, each of which holds what is merged for it.
-            let bytes = match host.is_wildcard() {
-                true => *cx.query(&SizeOf(rule.meta.name.clone())),
-                false => 0,
+            let weight = merge::Weight {
+                bytes: match host.is_wildcard() {
+                    true => *cx.query(&SizeOf(rule.meta.name.clone())),
+                    false => 0,
+                },
+                over_budget: !rule.spec.subsets.is_empty()
+                    && charge::settings_are_over(cx, &rule.meta.name),
             };
             if export.reaches_own(&namespace) {
                 let pool = local.entry(namespace.clone()).or_default();
-                pool.add(host.clone(), &rule, &export, bytes);
+                pool.add(host.clone(), &rule, &export, weight);
             }
             if !export.only_own(&namespace, private_by_default) {
                 let pool = exported.entry(namespace).or_default();
-                pool.add(host, &rule, &export, bytes);
+                pool.add(host, &rule, &export, weight);
             } else if *namespace == *root {
-                root_private.add(host, &rule, &export, bytes);
+                root_private.add(host, &rule, &export, weight);
             }
         }
         let finish = |pools: BTreeMap<Namespace, merge::Pool>| {

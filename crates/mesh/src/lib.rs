@@ -5,6 +5,7 @@
 //! knows which policies apply to whom, nor which resources a proxy gets.
 
 pub mod address;
+pub mod budget;
 pub mod capabilities;
 pub mod challenges;
 pub mod class;

@@ -108,6 +108,9 @@ pub struct PatchLimit {
     pub together: usize,
 }
 
+/// What comparing a match of a route with one of its delegate is charged, beside what it makes.
+pub const MERGE_STEP_BYTES: usize = 16;
+
 /// Of patches for clusters, virtual hosts and routes, of which a proxy may have tens of thousands.
 pub const PATCH_OF_MANY: PatchLimit = PatchLimit {
     each: 32 << 10,
@@ -156,6 +159,19 @@ impl Budget {
     pub fn spend_up_to(&mut self, part: usize) {
         self.0 = self.0.saturating_sub(part);
     }
+}
+
+/// The finding that nothing of its namespace's budget is left for an object.
+pub fn over_budget(of: (Kind, &ObjectName), path: impl Into<String>, effect: &str) -> Diagnostic {
+    let (kind, name) = of;
+    let why = format!(
+        "{effect}: what the {}s of the namespace {} make together, the oldest first, is beyond its budget",
+        kind.name(),
+        name.namespace
+    );
+    about_named(kind, name, code::OVER_BUDGET, Severity::Error, why)
+        .at(path.into())
+        .help("shorten the lists that multiply each other, or raise PILOTHOUSE_NAMESPACE_BUDGET")
 }
 
 /// The finding that a field of an object makes too much.

@@ -5,6 +5,7 @@
 //!
 //! Istio: pilot/pkg/model/virtualservice_controller.go and push_context.go initVirtualServices, 1.32.
 
+mod charge;
 mod delegate;
 mod destinations;
 mod owned;
@@ -100,6 +101,8 @@ pub struct Excess {
     pub http: bool,
     /// Whether the TCP or TLS routes do.
     pub layer4: bool,
+    /// Whether nothing of the namespace's budget is left for it, so that all of it is refused.
+    pub budget: bool,
 }
 
 impl Excess {
@@ -199,6 +202,11 @@ impl Query<Snapshot> for VirtualServiceOf {
         let mut from = vec![self.0.clone()];
         let mut spec = object.spec.clone();
         let mut excess = Excess::default();
+        if semantics == Semantics::Istio && charge::rule_is_over(cx, &self.0) {
+            excess.budget = true;
+            // Delegates are part of what is refused.
+            weight::refuse(&mut spec);
+        }
         if semantics != Semantics::Gateway {
             resolve::resolve(&mut spec, &self.0.namespace, &settings.domain);
         }
@@ -254,15 +262,12 @@ impl Query<Snapshot> for RefusedVirtualService {
         let mut spec = VirtualService {
             hosts: spec.hosts.clone(),
             gateways: spec.gateways.clone(),
-            http: Vec::new(),
+            http: spec.http.iter().take(1).cloned().collect(),
             tls: spec.tls.iter().take(1).cloned().collect(),
             tcp: spec.tcp.iter().take(1).cloned().collect(),
             export_to: spec.export_to.clone(),
         };
-        if !rule.spec.http.is_empty() {
-            weight::refuse_http(&mut spec);
-        }
-        weight::refuse_layer4(&mut spec);
+        weight::refuse(&mut spec);
         Some(Arc::new(ResolvedVirtualService {
             name: rule.name.clone(),
             from: rule.from.clone(),

@@ -4,6 +4,7 @@
 //! kinds is [`for_each_kind!`] and everything that is per kind derives from it. Nothing here does I/O.
 
 pub mod access;
+pub mod budget;
 pub mod certificate;
 pub mod change;
 pub mod cipher;

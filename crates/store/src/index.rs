@@ -45,6 +45,8 @@ pub enum ObjectIndex {
     Grant,
     /// `namespace/name` of a Gateway that applies a VirtualService.
     Gateway,
+    /// Their namespace: ServiceEntries that are charged to its budget ([`model::budget`]).
+    Charged,
     /// [`CLOSED`]: substitutes of objects that were rejected, of every kind.
     Closed,
 }
@@ -78,6 +80,7 @@ impl ObjectIndex {
             Self::Target => "target",
             Self::Grant => "grant",
             Self::Gateway => "gateway",
+            Self::Charged => "charged",
             Self::Closed => "closed",
         }
     }
@@ -257,6 +260,9 @@ mod istio {
             }
             for endpoint in &object.spec.endpoints {
                 emit(ObjectIndex::Address, endpoint.address.clone());
+            }
+            if model::budget::of_entry(&object.spec, 0) > 0 {
+                emit(ObjectIndex::Charged, object.namespace().to_string());
             }
             if super::is_unallocated(object) {
                 emit(ObjectIndex::Allocation, super::UNALLOCATED.to_owned());

@@ -17,7 +17,7 @@ use super::class::is_on;
 use super::draft::{Asks, Draft, Drafting, PERMANENT};
 use super::rules::{HostRules, Path, PathKind, wildcards};
 use super::tls::{IngressesOf, Tls, TlsOf};
-use super::{derived, expand, key, limits, name, slashes, sound};
+use super::{charge, derived, expand, key, limits, name, slashes, sound};
 use crate::outcome::{Made, Outcome, code, finding, object};
 use crate::owner::Members;
 use crate::reader::{Derive, Reader};
@@ -108,6 +108,10 @@ impl Merging<'_, '_, '_> {
         let ingresses = members.all();
         let canary = |rules: &HostRules| rules.annotated.annotations.canary.is_some();
         let mut roots: Option<Draft> = None;
+        let ingresses = ingresses.iter();
+        let ingresses: Vec<_> = ingresses
+            .filter(|(name, _)| !charge::is_over(self.read, name))
+            .collect();
         for (name, rules) in ingresses.iter().filter(|(_, rules)| !canary(rules)) {
             let Some(drafting) = Drafting::new(self.read, name, rules, self.tls) else {
                 continue;

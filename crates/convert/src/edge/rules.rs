@@ -126,6 +126,18 @@ impl Derive for RulesOf {
     }
 }
 
+impl Rules {
+    /// When the Ingress was created.
+    pub(super) fn created(&self) -> Option<Timestamp> {
+        self.created
+    }
+
+    /// The hosts that it names, and what it says about each.
+    pub(super) fn by_host(&self) -> impl Iterator<Item = (&Arc<str>, &HostRules)> {
+        self.by_host.iter().map(|(host, rules)| (host, &**rules))
+    }
+}
+
 impl Derive for RulesAbout {
     type Stratum = Routes;
     type Value = Option<Arc<HostRules>>;

@@ -6,6 +6,8 @@ use super::annotated::{AnnotatedBy, told};
 use super::class::is_on;
 use super::policy::PolicyOf;
 use super::rules::RulesOf;
+use super::{charge, key};
+use crate::budget;
 use crate::outcome::Outcome;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -32,6 +34,9 @@ impl Derive for FindingsOf {
         findings.extend(policy.iter().flat_map(|policy| policy.findings.clone()));
         let rules = read.derived(RulesOf(self.0.clone()));
         findings.extend(rules.iter().flat_map(|rules| rules.findings.clone()));
+        if charge::is_over(read, &self.0) {
+            findings.push(budget::finding_of(&key(&self.0), "spec.rules"));
+        }
         Outcome {
             objects: Vec::new(),
             findings: findings.into(),

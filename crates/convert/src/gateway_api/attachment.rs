@@ -3,16 +3,18 @@
 mod refusal;
 mod service;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::kinds::gateway_api::{GrpcRoute, HttpRoute, ParentRef, TcpRoute, TlsRoute, UdpRoute};
-use model::{Diagnostic, Kind, Namespace, ObjectKey, Severity, host};
+use model::{Diagnostic, Kind, Namespace, ObjectKey, ObjectName, Severity, host};
 
 use super::listener::{Listener, ListenersOf};
-use super::route::{WrittenRoute, with_route_type};
+use super::route::{CreatedOf, WrittenRoute, with_route_type};
 use super::rules::HttpRulesOf;
 use super::rules::stream::StreamRulesOf;
 use super::{ANY_HOST, limits};
+use crate::budget::{self, Charge};
 use crate::outcome::{code, finding};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -52,14 +54,131 @@ impl Derive for AttachmentsOf {
         if !read.settings().features.gateway_api {
             return Arc::from([]);
         }
+        let alone = read.derived(AloneOf(self.0.clone()));
+        if alone.iter().all(|a| a.refused.is_some()) {
+            return alone.as_ref().clone();
+        }
+        // Who pays nothing does not depend on what others pay.
+        let pays = read.derived(RouteCharge(self.0.clone())).bytes > 0;
+        let over = RoutesOver {
+            kind: self.0.kind,
+            namespace: self.0.name.namespace.clone(),
+        };
+        if !pays || !read.derived(over).contains(&self.0.name) {
+            return alone.as_ref().clone();
+        }
+        let refused = refusal::over_budget(&self.0);
+        let refuse = |attachment: &Attachment| match attachment.refused {
+            Some(_) => attachment.clone(),
+            None => Attachment {
+                refused: Some(refused.clone()),
+                hosts: Arc::from([]),
+                ..attachment.clone()
+            },
+        };
+        alone.iter().map(refuse).collect()
+    }
+}
+
+/// The attachments of a route, whatever the others of its namespace make.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct AloneOf(ObjectKey);
+
+impl Derive for AloneOf {
+    type Stratum = Routes;
+    type Value = Arc<[Attachment]>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
         with_route_type!(self.0.kind, attachments(read, &self.0), Arc::from([]))
     }
 }
 
+/// The routes of a kind that are over the budget of their namespace.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct RoutesOver {
+    kind: Kind,
+    namespace: Namespace,
+}
+
+impl Derive for RoutesOver {
+    type Stratum = Routes;
+    type Value = BTreeSet<ObjectName>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        fn names<T: WrittenRoute>(
+            read: &Reader<'_, '_, Routes>,
+            namespace: &Namespace,
+        ) -> Vec<ObjectName> {
+            read.names_in::<T>(namespace)
+        }
+        let names = with_route_type!(self.kind, names(read, &self.namespace), Vec::new());
+        let own = names.into_iter().filter(|name| name.cluster.is_none());
+        let charges = own.map(|name| {
+            let key = ObjectKey {
+                kind: self.kind,
+                name: name.clone(),
+            };
+            (name, *read.derived(RouteCharge(key)))
+        });
+        budget::outside(read, charges)
+    }
+}
+
+/// What a route is charged: its rules, once for each host of each listener.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct RouteCharge(ObjectKey);
+
+impl Derive for RouteCharge {
+    type Stratum = Routes;
+    type Value = Charge;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Charge {
+        let alone = read.derived(AloneOf(self.0.clone()));
+        let made = [false, true].into_iter().map(|in_mesh| {
+            let copies = copies(alone.iter(), in_mesh);
+            match copies {
+                0 => 0,
+                _ => held(read, &self.0, in_mesh).saturating_mul(copies),
+            }
+        });
+        Charge {
+            created: *read.derived(CreatedOf(self.0.clone())),
+            bytes: model::budget::charge(made.fold(0, usize::saturating_add)),
+        }
+    }
+}
+
+/// At how many hosts of listeners, or of services, a route is served.
+fn copies<'a>(all: impl Iterator<Item = &'a Attachment>, in_mesh: bool) -> usize {
+    let there = all.filter(|a| a.listener.is_none() == in_mesh && a.refused.is_none());
+    there.map(|attachment| attachment.hosts.len()).sum()
+}
+
+/// What is held for one copy of the rules of a route.
+fn held(read: &Reader<'_, '_, Routes>, route: &ObjectKey, in_mesh: bool) -> usize {
+    let (weight, count) = match route.kind {
+        Kind::HttpRoute | Kind::GrpcRoute => {
+            let route = route.clone();
+            let rules = read.derived(HttpRulesOf { route, in_mesh });
+            (rules.weight(), rules.routes.len())
+        }
+        _ => {
+            let route = route.clone();
+            let rules = read.derived(StreamRulesOf { route, in_mesh });
+            (rules.weight(), rules.rules.len())
+        }
+    };
+    let besides = count.saturating_mul(model::budget::ROUTE_BYTES);
+    weight.saturating_add(besides)
+}
+
 /// That a route is served nowhere as it would make too much, if that is so.
 pub(super) fn excess(route: &ObjectKey, attachments: &[Attachment]) -> Option<Diagnostic> {
-    let refused = attachments.iter().filter_map(|a| a.refused.as_ref());
-    let mut refused = refused.filter(|refused| refused.reason == RefusedReason::UnsupportedValue);
+    let reasons = || attachments.iter().filter_map(|a| a.refused.as_ref());
+    if reasons().any(|refused| refused.reason == RefusedReason::OverBudget) {
+        return Some(budget::finding_of(route, "spec.parentRefs"));
+    }
+    let mut refused = reasons().filter(|refused| refused.reason == RefusedReason::UnsupportedValue);
     let message = format!("is not served: {}", refused.next()?.message);
     let (severity, at) = (Severity::Error, "spec.parentRefs".to_owned());
     Some(finding(route, code::OVER_LIMIT, severity, at, message))

@@ -24,6 +24,8 @@ pub struct MergedDestinationRule {
     export: Export,
     /// Whether the rule, of a wildcard, holds too much to be copied for every service.
     too_large: bool,
+    /// Whether one of the objects is over the budget of its namespace.
+    over_budget: bool,
 }
 
 impl MergedDestinationRule {
@@ -34,7 +36,13 @@ impl MergedDestinationRule {
             merged: None,
             export: export.clone(),
             too_large: false,
+            over_budget: false,
         }
+    }
+
+    /// Whether its subsets cannot be reached, since nothing of the namespace's budget is left for them.
+    pub fn over_budget(&self) -> bool {
+        self.over_budget
     }
 
     /// Whether what it is about cannot be reached, since it holds too much.
@@ -73,7 +81,7 @@ impl MergedDestinationRule {
 impl PartialEq for MergedDestinationRule {
     fn eq(&self, other: &Self) -> bool {
         self.from == other.from
-            && self.too_large == other.too_large
+            && (self.too_large, self.over_budget) == (other.too_large, other.over_budget)
             && self.export == other.export
             && (Arc::ptr_eq(&self.first, &other.first) && self.from.len() == 1
                 || self.spec() == other.spec())
@@ -125,6 +133,15 @@ impl Export {
     }
 }
 
+/// What decides whether what a rule says is followed.
+#[derive(Clone, Copy)]
+pub(super) struct Weight {
+    /// What it holds, where that is limited.
+    pub(super) bytes: usize,
+    /// Whether it is over the budget of its namespace.
+    pub(super) over_budget: bool,
+}
+
 /// Rules of one namespace while they are merged, by host.
 #[derive(Default)]
 pub(super) struct Pool(BTreeMap<Hostname, Vec<Merging>>);
@@ -147,7 +164,7 @@ impl Pool {
         host: Hostname,
         rule: &Arc<Object<DestinationRule>>,
         export: &Export,
-        bytes: usize,
+        weight: Weight,
     ) {
         let list = self.0.entry(host).or_default();
         let mut separate = true;
@@ -175,16 +192,17 @@ impl Pool {
             if new == old {
                 separate = false;
             }
-            merging.take(rule, bytes);
+            merging.take(rule, weight);
         }
         if separate {
             list.push(Merging {
                 rule: MergedDestinationRule {
-                    too_large: bytes > WILDCARD_RULE_BYTES,
+                    too_large: weight.bytes > WILDCARD_RULE_BYTES,
+                    over_budget: weight.over_budget,
                     ..MergedDestinationRule::single(rule, export)
                 },
                 subsets: None,
-                bytes,
+                bytes: weight.bytes,
             });
         }
     }
@@ -200,9 +218,10 @@ impl Pool {
 }
 
 impl Merging {
-    fn take(&mut self, rule: &Object<DestinationRule>, bytes: usize) {
-        self.bytes = self.bytes.saturating_add(bytes);
+    fn take(&mut self, rule: &Object<DestinationRule>, weight: Weight) {
+        self.bytes = self.bytes.saturating_add(weight.bytes);
         let present = &mut self.rule;
+        present.over_budget |= weight.over_budget;
         if self.bytes > WILDCARD_RULE_BYTES {
             // Every service would have a copy: what it says does not count any more.
             present.too_large = true;

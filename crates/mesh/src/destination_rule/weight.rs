@@ -81,7 +81,8 @@ impl Extent {
         let ports = service.ports.len();
         let plain = product([each, ports]);
         let all = product([each, spec.subsets.len() + 1]).saturating_add(subsets);
-        if product([all, ports]) <= SERVICE_BYTES || spec.subsets.is_empty() && base < SHORT {
+        let all_fit = product([all, ports]) <= SERVICE_BYTES && !rule.over_budget();
+        if all_fit || spec.subsets.is_empty() && base < SHORT {
             Self::All
         } else if plain <= SERVICE_BYTES || base < SHORT {
             Self::WithoutSubsets

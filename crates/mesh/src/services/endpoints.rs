@@ -155,6 +155,17 @@ impl Query<Snapshot> for RefusedEndpoints {
     }
 }
 
+/// How many endpoints each host and port of a ServiceEntry has: those that it states, or the workloads that it selects.
+pub(super) fn endpoints_of_entry(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> usize {
+    match &entry.spec.workload_selector {
+        None => entry.spec.endpoints.len(),
+        Some(selector) => {
+            let selector = Labels::from(&selector.labels);
+            selected(cx, entry.namespace(), &selector).len()
+        }
+    }
+}
+
 /// The error is how many endpoints all hosts of the entry would have, which is too many.
 fn of_entry(
     cx: &Cx<'_, Snapshot>,

@@ -18,6 +18,7 @@ use model::{Hostname, Labels};
 use proto_istio::networking::service_entry;
 use store::{Reads, Snapshot};
 
+use super::charge::entry_is_over;
 use super::{ServiceList, alias, allocation, kube, visibility};
 use crate::limits;
 
@@ -33,7 +34,9 @@ impl Query<Snapshot> for EntryServices {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> ServiceList {
         match cx.get::<ServiceEntry>(&self.0) {
-            Some(entry) if excess(&entry).is_none() => convert(cx, &entry),
+            Some(entry) if excess(&entry).is_none() && !entry_is_over(cx, &entry) => {
+                convert(cx, &entry)
+            }
             Some(_) => Arc::from([]),
             None => Arc::from([]),
         }

@@ -152,6 +152,23 @@ pub fn find(
     Ok(object)
 }
 
+/// What comparing the matches of routes with those of their delegates is charged; 0 where no route has a delegate.
+pub(super) fn steps(cx: &Cx<'_, Snapshot>, namespace: &Namespace, routes: &[HttpRoute]) -> usize {
+    let of = |route: &HttpRoute| {
+        let Ok(leaf) = find(cx, namespace, route.delegate.as_ref()?) else {
+            return Some(0);
+        };
+        let matches = |route: &HttpRoute| route.r#match.len().max(1);
+        let compared: usize = leaf.spec.http.iter().map(matches).sum();
+        Some(limits::product([
+            matches(route),
+            compared,
+            limits::MERGE_STEP_BYTES,
+        ]))
+    };
+    routes.iter().filter_map(of).fold(0, usize::saturating_add)
+}
+
 fn resolved_routes(cx: &Cx<'_, Snapshot>, object: &Object<VirtualService>) -> Vec<HttpRoute> {
     let mut spec = VirtualService {
         http: object.spec.http.clone(),

@@ -33,6 +33,15 @@ pub(super) fn of_http(routes: &[HttpRoute]) -> usize {
         .fold(0, |sum, route| sum.saturating_add(Route::of(route).total()))
 }
 
+/// What is held for HTTP routes: what they weigh, and more for each than Envoy's route has.
+pub(super) fn held(routes: &[HttpRoute]) -> usize {
+    let count = routes.iter().map(|route| route.r#match.len().max(1));
+    let besides = count
+        .sum::<usize>()
+        .saturating_mul(model::budget::ROUTE_BYTES);
+    of_http(routes).saturating_add(besides)
+}
+
 /// What its HTTP routes weigh by what they ask of filters: each match repeats it, twice where bodies are limited.
 pub(super) fn of_edge(routes: &[HttpRoute], edge: &BTreeMap<usize, Arc<EdgeRoute>>) -> usize {
     let each = edge.iter().filter_map(|(at, asked)| {
@@ -170,6 +179,14 @@ pub(super) fn refused_route(name: String, matches: Vec<HttpMatchRequest>) -> Htt
         }),
         ..HttpRoute::default()
     }
+}
+
+/// Takes the place of all routes of a rule.
+pub(super) fn refuse(spec: &mut VirtualService) {
+    if !spec.http.is_empty() {
+        refuse_http(spec);
+    }
+    refuse_layer4(spec);
 }
 
 /// Takes the place of HTTP routes that are too many: every request is answered with 503. That all requests match is said

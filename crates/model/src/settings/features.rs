@@ -162,6 +162,8 @@ declare_features! {
         "The namespaces whose services may have endpoints at loopback, link-local, unspecified and metadata addresses and at Unix sockets; * is all.";
     "PILOTHOUSE_GATEWAY_BINDS" gateway_binds: Listed = "",
         "The addresses, ranges and Unix sockets (unix:///path) that servers of Istio's Gateways may bind besides all addresses; * is any.";
+    "PILOTHOUSE_NAMESPACE_BUDGET" namespace_budget: Mebibytes = 64,
+        "How many MiB of routes, clusters and endpoints the objects of one kind in a namespace may make together; the youngest beyond it are closed.";
     "PILOTHOUSE_INGRESS_CLASSES" edge_classes: Words = "",
         "The classes of Ingresses that are served with their annotations, as Higress and ingress-nginx do.";
     "PILOTHOUSE_INGRESS_DIALECT" edge_dialect: Name = "auto",
@@ -372,6 +374,35 @@ impl From<&str> for Words {
 impl Assign for Words {
     fn assign(&mut self, text: &str) -> bool {
         *self = Self::from(text);
+        true
+    }
+}
+
+/// A number of MiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mebibytes(u32);
+
+impl Mebibytes {
+    /// In bytes.
+    pub fn bytes(self) -> usize {
+        usize::try_from(self.0)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(1 << 20)
+    }
+}
+
+impl From<u32> for Mebibytes {
+    fn from(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+impl Assign for Mebibytes {
+    fn assign(&mut self, text: &str) -> bool {
+        match text.parse() {
+            Ok(number) if number > 0 => self.0 = number,
+            _ => return false,
+        }
         true
     }
 }

@@ -167,6 +167,10 @@ impl Query<Snapshot> for LargeEntries {
         let mut found = Vec::new();
         for entry in cx.list_in::<ServiceEntry>(&self.0) {
             found.extend(services::excess(&entry));
+            if services::entry_is_over(cx, &entry) {
+                let of = (Kind::ServiceEntry, &entry.meta.name);
+                found.push(limits::over_budget(of, "spec.hosts", "it has no services"));
+            }
             found.extend(machine::of_entry(cx.settings(), &entry));
             let (path, refused) = match entry.spec.workload_selector {
                 Some(_) => {
@@ -246,9 +250,14 @@ impl Query<Snapshot> for LargeSettings {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
         let domain = &cx.settings().domain;
         let mut found = Vec::new();
+        let over = cx.query(&destination_rule::SettingsOver(self.0.clone()));
         for rule in cx.list_in::<DestinationRule>(&self.0) {
             let of = (Kind::DestinationRule, &rule.meta.name);
             let host = destination_rule::resolve(&rule, domain);
+            if over.contains(&rule.meta.name) {
+                let effect = "no subset of its host can be reached";
+                found.push(limits::over_budget(of, "spec.subsets", effect));
+            }
             if let Some(path) = destination_rule::large_hash(&rule.spec) {
                 let most = limits::HASH_BYTES;
                 let why = format!("requests are not hashed: it holds more than {most} bytes");
@@ -273,7 +282,7 @@ impl Query<Snapshot> for LargeSettings {
                 }
                 continue;
             }
-            if !destination_rule::may_be_large(&rule.spec) {
+            if !destination_rule::may_be_large(&rule.spec) || over.contains(&rule.meta.name) {
                 continue;
             }
             for service in cx.query(&OfHost(host)).iter() {
@@ -309,6 +318,10 @@ impl Query<Snapshot> for LargeRules {
         for head in cx.query(&AllHeads).iter() {
             let Some(excess) = &head.excess else { continue };
             let of = (Kind::VirtualService, &head.name);
+            if excess.budget {
+                let effect = "requests for its hosts are answered with 503, connections closed";
+                found.push(limits::over_budget(of, "spec", effect));
+            }
             if let (Some(first), false) = (excess.delegates.first(), excess.http) {
                 let count = excess.delegates.len();
                 let why = format!(

@@ -7,6 +7,7 @@ use model::{Kind, Namespace, ObjectKey, host};
 
 use super::super::limits;
 use super::super::listener::Listener;
+use crate::budget;
 
 /// Why a route may not attach.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Refused {
 pub(crate) enum RefusedReason {
     /// It would make too much.
     UnsupportedValue,
+    /// It would make more than is left of the budget of its namespace.
+    OverBudget,
     /// Its kind or namespace is not allowed.
     NotAllowedByListeners,
     /// None of its hosts is one of the listener.
@@ -36,7 +39,7 @@ impl RefusedReason {
     /// Its name in conditions.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::UnsupportedValue => "UnsupportedValue",
+            Self::UnsupportedValue | Self::OverBudget => "UnsupportedValue",
             Self::NotAllowedByListeners => "NotAllowedByListeners",
             Self::NoMatchingListenerHostname => "NoMatchingListenerHostname",
             Self::NoMatchingParent => "NoMatchingParent",
@@ -131,6 +134,14 @@ pub(super) fn at_service(kind: Kind) -> Option<Refused> {
     }
     let message = "the mesh does not route UDP".to_owned();
     refused(RefusedReason::NotAllowedByListeners, message)
+}
+
+/// Nothing of the namespace's budget is left for the route.
+pub(super) fn over_budget(route: &ObjectKey) -> Refused {
+    Refused {
+        reason: RefusedReason::OverBudget,
+        message: budget::reason(route).into(),
+    }
 }
 
 /// The route would be copied too often.

@@ -36,7 +36,12 @@ pub(crate) struct Measured {
 
 impl Measured {
     pub(crate) fn new(yaml: &str) -> Self {
-        let mut world = World::new(settings("trustDomain: a\ntrustDomainAliases: [b]\n"));
+        let mut settings = settings("trustDomain: a\ntrustDomainAliases: [b]\n");
+        let mut features = settings.features.as_ref().clone();
+        // Each limit by itself: nothing is left out because of a budget before.
+        features.namespace_budget = u32::MAX.into();
+        settings.features = Arc::new(features);
+        let mut world = World::new(settings);
         world.put(yaml);
         let view = |kind: &str| {
             world.view(&node(&json!({

@@ -1,0 +1,139 @@
+//! What Ingresses are charged to the budget of their namespace: each path of each host has all that annotations say, and each
+//! canary of a path all that its base says.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use annotations::{HeaderValue, Takes};
+use model::edge::{EdgeRoute, Rpc};
+use model::kinds::kube::Ingress;
+use model::{Namespace, ObjectName};
+use prost::Message;
+
+use super::annotated::AnnotatedBy;
+use super::limits;
+use super::policy::{Policy, PolicyOf};
+use super::rules::RulesOf;
+use super::tls::IngressesOf;
+use crate::budget::{Charge, outside};
+use crate::reader::{Derive, Reader};
+use crate::strata::Routes;
+
+/// What a range of addresses takes of a route.
+const RANGE_BYTES: usize = 48;
+
+/// The Ingresses of a namespace that are over its budget.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct IngressesOver(Namespace);
+
+/// Whether nothing of the namespace's budget is left for an Ingress. Who pays nothing does not depend on what others pay.
+pub(super) fn is_over(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> bool {
+    read.derived(IngressCharge(ingress.clone())).bytes > 0
+        && read
+            .derived(IngressesOver(ingress.namespace.clone()))
+            .contains(ingress)
+}
+
+/// What an Ingress is charged; nothing where it is not served.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct IngressCharge(ObjectName);
+
+/// What the annotations of an Ingress add to each of its routes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct RouteWeight(ObjectName);
+
+impl Derive for IngressesOver {
+    type Stratum = Routes;
+    type Value = Arc<BTreeSet<ObjectName>>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        let names = read.names_in::<Ingress>(&self.0).into_iter();
+        let charges = names.map(|name| (name.clone(), *read.derived(IngressCharge(name))));
+        outside(read, charges).into()
+    }
+}
+
+impl Derive for IngressCharge {
+    type Stratum = Routes;
+    type Value = Charge;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Charge {
+        let annotated = read.derived(AnnotatedBy(self.0.clone()));
+        let rules = read.derived(RulesOf(self.0.clone()));
+        let (Some(annotated), Some(rules)) = (annotated.as_ref(), rules.as_ref()) else {
+            return Charge::default();
+        };
+        let own = *read.derived(RouteWeight(self.0.clone()));
+        let canary = annotated.annotations.canary.as_ref();
+        let made = rules.by_host().map(|(host, rules)| {
+            let each = match canary {
+                None => own,
+                Some(canary) => {
+                    let base = heaviest_base(read, host, &self.0.namespace).saturating_add(own);
+                    let routes = canary.takes.iter().map(routes_of);
+                    base.saturating_mul(routes.sum())
+                }
+            };
+            each.saturating_mul(rules.paths.len())
+        });
+        Charge {
+            created: rules.created(),
+            bytes: model::budget::charge(made.fold(0, usize::saturating_add)),
+        }
+    }
+}
+
+impl Derive for RouteWeight {
+    type Stratum = Routes;
+    type Value = usize;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> usize {
+        let annotated = read.derived(AnnotatedBy(self.0.clone()));
+        let policy = read.derived(PolicyOf(self.0.clone()));
+        let (Some(annotated), Some(policy)) = (annotated.as_ref(), policy.as_ref()) else {
+            return 0;
+        };
+        let destinations = annotated.annotations.backend.destinations.len();
+        let destinations = destinations.saturating_mul(limits::DESTINATION_BYTES);
+        model::budget::ROUTE_BYTES + weight(policy) + destinations
+    }
+}
+
+/// What a policy adds to each route.
+fn weight(policy: &Policy) -> usize {
+    let EdgeRoute {
+        users,
+        rpc,
+        addresses,
+        limits,
+        ..
+    } = &policy.edge;
+    let users = users.as_ref().map_or(0, |users| users.lines.len());
+    let calls = rpc.as_ref().map_or(0, Rpc::bytes);
+    let ranges = addresses.as_ref().map_or(0, |rules| {
+        rules.allowed.len().saturating_add(rules.denied.len())
+    });
+    let ranges = limits
+        .iter()
+        .fold(ranges, |sum, limit| sum + limit.except.len());
+    policy.route.encoded_len() + users + calls + ranges * RANGE_BYTES
+}
+
+/// The most that a rule of the namespace about a host adds to each of its routes, which canaries of it repeat.
+fn heaviest_base(read: &Reader<'_, '_, Routes>, host: &Arc<str>, namespace: &Namespace) -> usize {
+    let ingresses = read.derived(IngressesOf(host.clone()));
+    let bases = ingresses.all().iter().filter(|(name, rules)| {
+        name.namespace == *namespace && rules.annotated.annotations.canary.is_none()
+    });
+    let weights = bases.map(|(name, _)| *read.derived(RouteWeight(name.clone())));
+    weights.max().unwrap_or(0)
+}
+
+/// How many routes a canary has for each path of what it takes: requests that are told to stay have one as well.
+fn routes_of(takes: &Takes) -> usize {
+    match takes {
+        Takes::Weight { .. } => 1,
+        Takes::Header { value, .. } if *value != HeaderValue::Always => 1,
+        Takes::Header { .. } | Takes::Cookie(_) => 2,
+    }
+}

@@ -1,0 +1,171 @@
+//! The budget of a namespace: many Ingresses and routes, each below every limit of one.
+
+#![allow(clippy::unwrap_used)] // A test that cannot go on fails.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use model::settings::Settings;
+use model::{Change, Kind, Owner};
+use pilothouse_convert::{Loaded, code, load};
+use testkit::{World, settings};
+
+fn with_budget(mebibytes: u32) -> Settings {
+    let mut settings = settings("");
+    let mut features = settings.features.as_ref().clone();
+    features.edge_classes = "nginx".into();
+    features.namespace_budget = mebibytes.into();
+    settings.features = Arc::new(features);
+    settings
+}
+
+fn loaded(mebibytes: u32, yaml: &str) -> Loaded {
+    let owner = Owner::new(0, "test");
+    let objects = World::objects(yaml).into_iter();
+    let changes = objects.map(|object| Change::Put(owner.clone(), object));
+    load(Arc::new(with_budget(mebibytes)), changes)
+}
+
+/// The objects that are told to be over the budget.
+fn over(loaded: &Loaded) -> Vec<String> {
+    let found = loaded.findings.iter();
+    let over = found.filter(|found| found.code == code::OVER_BUDGET);
+    let mut over: Vec<String> = over
+        .map(|found| found.object.as_ref().unwrap().to_string())
+        .collect();
+    over.sort();
+    over.dedup();
+    over
+}
+
+/// The hosts that something is derived for.
+fn hosts(loaded: &Loaded) -> Vec<String> {
+    let snapshot = loaded.store.snapshot();
+    let services = snapshot.tables.iter_any(Kind::VirtualService);
+    let mut hosts: Vec<String> = services
+        .filter(|service| service.spec_json()["http"].is_array())
+        .map(|service| service.spec_json()["hosts"][0].as_str().unwrap().to_owned())
+        .collect();
+    hosts.sort();
+    hosts.dedup();
+    hosts
+}
+
+fn created(name: &str, namespace: &str, number: usize) -> String {
+    format!(
+        "name: {name}{number}, namespace: {namespace}, creationTimestamp: '2026-01-01T00:00:{:02}Z'",
+        30 - number
+    )
+}
+
+const SERVICE: &str = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {ports: [{port: 80}]}}\n";
+
+/// An Ingress of a host of its own with some paths; the greater its number the older.
+fn ingress(
+    (name, namespace, number): (&str, &str, usize),
+    host: &str,
+    paths: usize,
+    annotations: &str,
+) -> String {
+    let mut text = format!(
+        "---\n{{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {{{}, annotations: {{{annotations}}}}}, \
+         spec: {{ingressClassName: nginx, rules: [{{host: {host}, http: {{paths: [",
+        created(name, namespace, number)
+    );
+    for path in 0..paths {
+        let path = format!(
+            "{{path: /p{path}, pathType: Prefix, backend: {{service: {{name: web, port: {{number: 80}}}}}}}},"
+        );
+        text.write_str(&path).unwrap();
+    }
+    text + "]}}]}}\n"
+}
+
+/// Annotations that each route repeats: so many ranges of addresses.
+fn verbose(ranges: usize) -> String {
+    let ranges: Vec<String> = (0..ranges).map(|n| format!("10.0.{n}.0/24")).collect();
+    format!(
+        "nginx.ingress.kubernetes.io/whitelist-source-range: '{}'",
+        ranges.join(",")
+    )
+}
+
+#[test]
+fn the_youngest_ingresses_are_over_the_budget_of_their_namespace() {
+    let mut text = SERVICE.to_owned();
+    for number in 0..5 {
+        for namespace in ["shop", "other"] {
+            let host = format!("h{number}.{namespace}.test");
+            let paths = if namespace == "shop" { 50 } else { 5 };
+            text += &ingress(("i", namespace, number), &host, paths, &verbose(90));
+        }
+    }
+    let tight = loaded(1, &text);
+    assert_eq!(over(&tight), ["Ingress shop/i0", "Ingress shop/i1"]);
+    let served = hosts(&tight);
+    for host in ["h2.shop.test", "h4.shop.test", "h0.other.test"] {
+        assert!(served.contains(&host.to_owned()), "{served:?}");
+    }
+    assert!(!served.contains(&"h0.shop.test".to_owned()), "{served:?}");
+    assert_eq!(over(&loaded(64, &text)), [""; 0]);
+}
+
+#[test]
+fn canaries_are_charged_what_their_base_says() {
+    let mut text = SERVICE.to_owned();
+    for number in 0..4 {
+        let host = format!("h{number}.test");
+        text += &ingress(("base", "shop", 10 + number), &host, 10, &verbose(170));
+        let of = "nginx.ingress.kubernetes.io/canary";
+        for canary in 0..2 {
+            let annotations =
+                format!("{of}: 'true', {of}-by-header: x-{canary}, {of}-by-header-value: 'yes'");
+            let name = format!("canary{canary}-");
+            text += &ingress((&name, "shop", number), &host, 10, &annotations);
+        }
+    }
+    let over = over(&loaded(1, &text));
+    assert!(!over.is_empty() && over.len() < 8, "{over:?}");
+    assert!(
+        over.iter()
+            .all(|name| name.starts_with("Ingress shop/canary")),
+        "{over:?}"
+    );
+    assert!(
+        over.contains(&"Ingress shop/canary1-0".to_owned()),
+        "{over:?}"
+    );
+}
+
+#[test]
+fn the_youngest_routes_are_over_the_budget_of_their_namespace() {
+    let mut listeners = String::new();
+    for number in 0..10 {
+        let listener = format!(
+            "{{name: l{number}, port: {}, protocol: HTTP, allowedRoutes: {{namespaces: {{from: All}}}}}}, ",
+            1000 + number
+        );
+        listeners += &listener;
+    }
+    let mut text = format!(
+        "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: gw, namespace: infra}}\n\
+         spec: {{gatewayClassName: istio, listeners: [{listeners}]}}\n"
+    );
+    for number in 0..5 {
+        for (namespace, hosts) in [("shop", 11), ("other", 2)] {
+            let hosts: String = (0..hosts)
+                .map(|n| format!("a{n}.r{number}.{namespace}.test, "))
+                .collect();
+            let route = format!(
+                "---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {{{}}}\n\
+                 spec: {{parentRefs: [{{name: gw, namespace: infra}}], hostnames: [{hosts}], \
+                 rules: [{{backendRefs: [{{name: web, port: 80}}]}}]}}\n",
+                created("r", namespace, number)
+            );
+            text += &route;
+        }
+    }
+    let tight = loaded(1, &text);
+    assert_eq!(over(&tight), ["HTTPRoute shop/r0", "HTTPRoute shop/r1"]);
+    assert_eq!(over(&loaded(64, &text)), [""; 0]);
+}
