@@ -32,7 +32,7 @@ impl Query<Snapshot> for SettingsOver {
 }
 
 /// Whether a DestinationRule is over the budget.
-pub fn settings_are_over(cx: &Cx<'_, Snapshot>, name: &ObjectName) -> bool {
+pub(super) fn settings_are_over(cx: &Cx<'_, Snapshot>, name: &ObjectName) -> bool {
     cx.query(&SettingsCharge(name.clone())).bytes > 0
         && cx
             .query(&SettingsOver(name.namespace.clone()))
