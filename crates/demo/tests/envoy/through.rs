@@ -28,6 +28,14 @@ spec:
     http:
       paths:
       - {path: /, pathType: Prefix, backend: {resource: {apiGroup: networking.higress.io, kind: McpBridge, name: default}}}
+---
+# No root of the machine has signed the service's certificate.
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: api, namespace: shop}
+spec:
+  host: api.dns
+  trafficPolicy: {tls: {mode: SIMPLE, sni: api.unknown.example, insecureSkipVerify: true}}
 ";
 
 fn bridge(server: SocketAddr, listener: u16) -> String {
