@@ -29,6 +29,8 @@ fn options() -> Options {
         check_interval: 10 * MINUTE,
         jitter: false,
         distribution: HOUR,
+        // Time that passes in an instant passes in as many looks.
+        look: 5 * MINUTE,
         lifetimes: Lifetimes {
             default: HOUR,
             longest: 4 * HOUR,
