@@ -10,7 +10,7 @@ mod range;
 use std::sync::Arc;
 
 pub use listed::Listed;
-pub use range::{V4Range, V6Range};
+use range::{V4Range, V6Range};
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::names::{Name, Namespace};
