@@ -34,7 +34,7 @@ pub(crate) fn outside<S: Debug + Send + Sync + 'static>(
 /// Why an object is not served.
 pub(crate) fn reason(object: &ObjectKey) -> String {
     format!(
-        "what the {}s of the namespace {} make together, the oldest first, is beyond its budget",
+        "what the objects of kind {} in the namespace {} make together, the oldest first, is beyond its budget",
         object.kind.name(),
         object.name.namespace
     )

@@ -43,7 +43,7 @@ pub(crate) fn is_header_value(bytes: &[u8], strict: bool) -> bool {
 pub(crate) fn text(check: Check, bytes: &[u8]) -> Result<(), Fault> {
     let text = str::from_utf8(bytes).map_err(|_| Fault::new("is not UTF-8"))?;
     match check {
-        Check::Regex => validate::text::re2_syntax(text).map_err(Fault::new),
+        Check::Regex => validate::text::re2_program(text).map_err(Fault::new),
         Check::Removable if text.starts_with(':') || text.eq_ignore_ascii_case("host") => {
             Err(Fault::new(format!("the header {text:?} cannot be removed")))
         }

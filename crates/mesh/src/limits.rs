@@ -165,7 +165,7 @@ impl Budget {
 pub fn over_budget(of: (Kind, &ObjectName), path: impl Into<String>, effect: &str) -> Diagnostic {
     let (kind, name) = of;
     let why = format!(
-        "{effect}: what the {}s of the namespace {} make together, the oldest first, is beyond its budget",
+        "{effect}: what the objects of kind {} in the namespace {} make together, the oldest first, is beyond its budget",
         kind.name(),
         name.namespace
     );
