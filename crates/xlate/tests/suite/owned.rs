@@ -84,8 +84,8 @@ fn chains(listener: &Value, lines: &mut Vec<String>) {
             continue;
         }
         let filters = chain["filters"].as_array().into_iter().flatten();
-        let to = filters.filter_map(|f| f["typed_config"]["cluster"].as_str());
-        let to = to.last().unwrap_or("requests");
+        let mut to = filters.filter_map(|f| f["typed_config"]["cluster"].as_str());
+        let to = to.next_back().unwrap_or("requests");
         let tls = &chain["transport_socket"]["typed_config"]["common_tls_context"];
         let least = &tls["tls_params"]["tls_minimum_protocol_version"];
         let least = least.as_str().map(|v| format!(" from {v}"));

@@ -137,7 +137,11 @@ fn over(world: &World) -> Vec<(String, String)> {
     let mut over: Vec<_> = over
         .map(|found| {
             (
-                found.object.as_ref().unwrap().to_string(),
+                found
+                    .object
+                    .as_ref()
+                    .expect("it is about an object")
+                    .to_string(),
                 found.path.to_string(),
             )
         })
