@@ -41,7 +41,8 @@ static AUTHENTICATORS: LazyLock<Authenticators> = LazyLock::new(|| {
         own: "mesh.test".into(),
         aliases: vec!["old.test".to_owned()],
     });
-    let rule = r#"{"issuer": "a", "audiences": ["a"], "jwks": "{\"keys\": []}"}"#;
+    let rule = r#"{"issuer": "a", "audiences": ["a"], "jwks":
+        "{\"keys\": [{\"kty\": \"OKP\", \"crv\": \"Ed25519\", \"x\": \"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}"}"#;
     let fetcher = sources::jwks::Fetcher::trusting(None).expect("roots");
     let list: Vec<Box<dyn Authenticator>> = vec![
         Box::new(ClientCertificate::new(domains.clone())),
