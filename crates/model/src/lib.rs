@@ -6,6 +6,7 @@
 pub mod access;
 pub mod budget;
 pub mod certificate;
+pub mod challenges;
 pub mod change;
 pub mod cipher;
 pub mod civil;

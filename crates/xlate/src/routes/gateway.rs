@@ -31,13 +31,14 @@ use super::plan::alias;
 use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
 
 use crate::judged;
-use mesh::challenges::{Answer, Challenges};
+use mesh::challenges::Challenges;
 use mesh::edge::AskedOf;
 use mesh::gateways::{self, GatewayKey, GatewayServer, MergedGatewayOf, Owners, OwnersAt, is_tls};
 use mesh::limits;
 use mesh::scope::{ScopeOf, SidecarScope};
 use mesh::services::OfHost;
 use mesh::virtual_service::{DestinationsOf, VirtualServiceOf, VirtualServicesFor};
+use model::challenges::Answer;
 use policy::edge::options::OptionsOf;
 use policy::edge::{self, Can, Closed};
 use policy::envoy_filter::route::port_of_gateway_route;
