@@ -23,6 +23,7 @@ use store::Snapshot;
 
 use crate::label_names::Reader;
 use crate::proxy::Traits;
+use crate::reserved::Reserved;
 
 pub use owned::{NotOwnedAt, Owners, OwnersAt, routed};
 pub use server::{is_http, is_passthrough, is_tls, terminates_https};
@@ -38,6 +39,8 @@ pub struct GatewayKey {
     pub instances: Arc<[Instance]>,
     /// The Gateway that it says it runs for.
     pub runs: Option<Runs>,
+    /// Ports that it listens on itself.
+    pub reserved: Reserved,
 }
 
 /// A proxy that runs for one Gateway of the Gateway API in its namespace, which clients reach at the proxy itself: there
@@ -94,6 +97,7 @@ pub fn key_of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> GatewayKey {
             gateway: gateway.into(),
             port_offset: proxy.port(PORT_OFFSET).unwrap_or(0),
         }),
+        reserved: Reserved::of(proxy, None),
     }
 }
 
@@ -107,7 +111,8 @@ impl Query<Snapshot> for MergedGatewayOf {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let selected = select::select(cx, &self.0);
         let owners = cx.query(&OwnersAt(self.0.clone()));
-        (!selected.is_empty()).then(|| Arc::new(merge::merge(cx, &selected, (*owners).clone())))
+        (!selected.is_empty())
+            .then(|| Arc::new(merge::merge(cx, &self.0, &selected, (*owners).clone())))
     }
 }
 

@@ -14,6 +14,7 @@ pub mod cluster_names;
 pub mod credential;
 pub mod destination_rule;
 pub mod edge;
+pub mod files;
 pub mod finding;
 pub mod gateways;
 pub mod hosts;

@@ -25,6 +25,7 @@ pub mod names;
 pub mod node;
 pub mod object;
 pub mod outside;
+pub mod own_port;
 pub mod ownership;
 pub mod parse;
 pub mod peer;

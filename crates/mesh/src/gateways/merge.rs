@@ -20,20 +20,26 @@ use super::bind;
 use super::owned::Owners;
 use super::select::{Reached, Selected};
 use super::server::{is_http, is_passthrough, is_tls, may_be_quic, terminates_https};
-use super::{GatewayServer, MergedGateway, PortServers, ServerPort};
+use super::{GatewayKey, GatewayServer, MergedGateway, PortServers, ServerPort};
+use crate::files;
 use crate::finding::{about, code};
+use crate::reserved::Reserved;
 
 pub(super) fn merge(
     cx: &Cx<'_, Snapshot>,
+    key: &GatewayKey,
     selected: &[Selected],
     owners: Option<Arc<Owners>>,
 ) -> MergedGateway {
     let mut merging = Merging {
         http3: cx.settings().features.quic_listeners,
         binds: cx.settings().features.gateway_binds.clone(),
+        reserved: key.reserved.clone(),
         ..Merging::default()
     };
     for selected in selected {
+        let author = selected.gateway.namespace();
+        merging.may_name_files = files::may_name(cx, author, &key.namespace);
         for (field, server) in selected.gateway.spec.servers.iter().enumerate() {
             let Some(owners) = &owners else {
                 merging.server(selected, field, server);
@@ -78,6 +84,10 @@ struct Merging {
     http3: bool,
     /// What servers may bind besides all addresses.
     binds: Listed,
+    /// Ports that the proxy listens on itself.
+    reserved: Reserved,
+    /// Whether servers of the Gateway at hand may name files of the proxy.
+    may_name_files: bool,
     merged: MergedGateway,
     /// Port numbers in use.
     taken: BTreeSet<u16>,
@@ -105,6 +115,15 @@ impl Merging {
                 .push(refused(format!("the server is not served: {why}")));
             return;
         }
+        let named = stated.tls.as_ref().and_then(files::named_by);
+        if let Some(file) = named.filter(|_| is_tls(stated) && !self.may_name_files) {
+            let why = "the server is not served: files of a proxy are for Gateways of its own namespace and of the root namespace; PILOTHOUSE_PROXY_FILES can allow them to others";
+            self.merged.refused.push(
+                about(gateway, code::SERVER_REFUSED, Severity::Error, why)
+                    .at(format!("spec.servers[{field}].tls.{file}")),
+            );
+            return;
+        }
         self.merged.edge |= gateway.meta.is_edge();
         let at = self.merged.servers.len();
         self.merged.servers.push(GatewayServer {
@@ -127,14 +146,26 @@ impl Merging {
             };
             let route = route_name(stated, resolved, gateway);
             let udp = selected.reached.over_udp(number);
-            let placed = bind::port_fault(resolved)
-                .map_or(Ok(()), Err)
+            let placed = self
+                .leaves(&socket)
                 .and_then(|()| self.tls(at, &socket, &route))
                 .and_then(|()| self.place(at, socket, route, udp));
             if let Err(why) = placed {
                 let why = format!("the server is not served on port {resolved}: {why}");
                 self.merged.refused.push(refused(why));
             }
+        }
+    }
+
+    /// Whether the proxy leaves a socket to configuration. The error says what it has there.
+    fn leaves(&self, socket: &ServerPort) -> Result<(), String> {
+        // A gateway of tunnels listens where tunnels end.
+        let is_tunnel = parse(socket) == Protocol::Hbone;
+        match self.reserved.holder(socket.number) {
+            Some(holder) if !is_tunnel => {
+                Err(format!("it is a port of Envoy or its agent ({holder})"))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -163,6 +163,8 @@ declare_features! {
         "The namespaces whose services may have endpoints at loopback, link-local, unspecified and metadata addresses and at Unix sockets; * is all.";
     "PILOTHOUSE_GATEWAY_BINDS" gateway_binds: Listed = "",
         "The addresses, ranges and Unix sockets (unix:///path) that servers of Istio's Gateways may bind besides all addresses; * is any.";
+    "PILOTHOUSE_PROXY_FILES" proxy_files: Listed = "",
+        "The namespaces whose Gateways may name certificates in files of proxies of other namespaces; * is all.";
     "PILOTHOUSE_NAMESPACE_BUDGET" namespace_budget: Mebibytes = 64,
         "How many MiB of routes, clusters and endpoints the objects of one kind in a namespace may make together; the youngest beyond it are closed.";
     "PILOTHOUSE_INGRESS_CLASSES" edge_classes: Words = "",

@@ -20,6 +20,10 @@ pub struct Certificate<'a> {
     pub validity: Validity,
     /// Whether it is that of an authority.
     pub authority: bool,
+    /// Its number among those of its authority.
+    pub(super) serial: &'a [u8],
+    /// Whether it is not to be shown without an OCSP response.
+    pub(super) must_staple: bool,
     /// Whose it is, as a key.
     pub(super) key: PublicKey<'a>,
 }
@@ -29,12 +33,20 @@ pub(super) const INTEGER: u8 = 0x02;
 pub(super) const BITS: u8 = 0x03;
 pub(super) const BYTES: u8 = 0x04;
 pub(super) const OID: u8 = 0x06;
+pub(super) const ENUMERATED: u8 = 0x0a;
 pub(super) const SEQUENCE: u8 = 0x30;
 pub(super) const EXPLICIT_0: u8 = 0xa0;
 pub(super) const EXPLICIT_1: u8 = 0xa1;
 const EXPLICIT_3: u8 = 0xa3;
 const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
+pub(super) const GENERALIZED_TIME: u8 = 0x18;
+
+/// The extension that says whose certificate it is: an authority's, or not.
+const BASIC_CONSTRAINTS: [u8; 3] = [0x55, 0x1d, 0x13];
+/// The extension that says what of TLS it is not to be used without (RFC 7633).
+const TLS_FEATURE: [u8; 8] = [0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x01, 0x18];
+/// Its value where that is an OCSP response.
+const MUST_STAPLE: [u8; 5] = [0x30, 0x03, 0x02, 0x01, 0x05];
 
 /// The first element: its tag, its content, and what follows it.
 pub(super) fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
@@ -81,7 +93,7 @@ pub fn certificate(der: &[u8]) -> Option<Certificate<'_>> {
     if let Some((_, rest)) = expect(body, EXPLICIT_0) {
         body = rest;
     }
-    let (_, body) = expect(body, INTEGER)?;
+    let (serial, body) = expect(body, INTEGER)?;
     let (_, body) = expect(body, SEQUENCE)?;
     let (_, body) = expect(body, SEQUENCE)?;
     let (validity, body) = expect(body, SEQUENCE)?;
@@ -95,40 +107,41 @@ pub fn certificate(der: &[u8]) -> Option<Certificate<'_>> {
             not_after,
         },
         authority: is_authority(body),
+        serial,
+        must_staple: extension(body, &TLS_FEATURE) == Some(&MUST_STAPLE),
         key: PublicKey::read(key),
     })
 }
 
-/// Whether what follows the key of a certificate says that it is an authority's: the extension `basicConstraints`.
-fn is_authority(mut body: &[u8]) -> bool {
-    const BASIC_CONSTRAINTS: [u8; 3] = [0x55, 0x1d, 0x13];
+/// Whether what follows the key of a certificate says that it is an authority's.
+fn is_authority(body: &[u8]) -> bool {
+    let constraints = extension(body, &BASIC_CONSTRAINTS).and_then(|value| expect(value, SEQUENCE));
+    let authority = constraints.and_then(|(inner, _)| expect(inner, BOOLEAN));
+    authority.is_some_and(|(value, _)| value.first().is_some_and(|b| *b != 0))
+}
+
+/// The value of an extension, in what follows the key of a certificate.
+fn extension<'a>(mut body: &'a [u8], named: &[u8]) -> Option<&'a [u8]> {
     let extensions = loop {
-        match element(body) {
-            Some((EXPLICIT_3, extensions, _)) => break extensions,
-            Some((_, _, rest)) => body = rest,
-            None => return false,
+        match element(body)? {
+            (EXPLICIT_3, extensions, _) => break extensions,
+            (_, _, rest) => body = rest,
         }
     };
-    let Some((mut extensions, _)) = expect(extensions, SEQUENCE) else {
-        return false;
-    };
+    let (mut extensions, _) = expect(extensions, SEQUENCE)?;
     while let Some((extension, rest)) = expect(extensions, SEQUENCE) {
         extensions = rest;
-        let Some((name, mut value)) = expect(extension, OID) else {
-            return false;
-        };
-        if name != BASIC_CONSTRAINTS {
+        let (name, mut value) = expect(extension, OID)?;
+        if name != named {
             continue;
         }
         if let Some((_, rest)) = expect(value, BOOLEAN) {
             // Whether it is critical.
             value = rest;
         }
-        let constraints = expect(value, BYTES).and_then(|(value, _)| expect(value, SEQUENCE));
-        let authority = constraints.and_then(|(inner, _)| expect(inner, BOOLEAN));
-        return authority.is_some_and(|(value, _)| value.first().is_some_and(|b| *b != 0));
+        return Some(expect(value, BYTES)?.0);
     }
-    false
+    None
 }
 
 /// A time as `YYMMDDhhmmssZ` or with four digits of the year.

@@ -9,6 +9,7 @@ use model::kinds::gateway_api::{
     FromNamespaces, Gateway, GatewayClass, Listener as Written, TlsMode,
 };
 use model::kinds::kube::ConfigMap;
+use model::own_port::own_port;
 use model::{Kind, Meta, Namespace, Object, ObjectKey, ObjectName};
 use proto_istio::networking::{Port, Server};
 
@@ -203,6 +204,16 @@ impl Building<'_, '_, '_> {
         }
         if let Some(message) = self.unexpected(written) {
             conditions.fails("Accepted", "UnsupportedProtocol", message);
+        }
+        let own = own_port(written.port).filter(|_| &*written.protocol != "HBONE");
+        if let Some(own) = own {
+            let message = format!(
+                "port {} is one of Envoy or its agent ({})",
+                own.number, own.holder
+            );
+            conditions.fails("Accepted", "PortUnavailable", message.clone());
+            conditions.fails("Programmed", "PortUnavailable", message);
+            is_valid = false;
         }
         let lacks_tls = tls.is_none() && matches!(&*written.protocol, "HTTPS" | "TLS");
         if lacks_tls && self.kind == Kind::ListenerSet {

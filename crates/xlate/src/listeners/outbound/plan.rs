@@ -204,7 +204,8 @@ impl Plan<'_> {
             }
         }
         let number = wanted.port.number;
-        let is_taken = |bind: &Arc<str>| self.of.reserved.is_taken(bind, number);
+        let reserved = &self.of.reserved;
+        let is_taken = |bind: &Arc<str>| reserved.is_taken(wanted.binds_port, bind, number);
         if wanted.binds.iter().any(is_taken) {
             return;
         }
