@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use model::host::canonical;
 use model::kinds::gateway_api::{ReferenceGrant, XBackend, pool_host};
 use model::kinds::istio::ServiceEntry;
 use model::kinds::kube::Service;
@@ -295,8 +296,8 @@ fn entry_named(
         object: None,
         is_there: *declared != Declared::Nowhere,
         is_own: *declared == Declared::Own,
-        // As it is written: registries tell hosts apart by case.
-        host: host.into(),
+        // Registries tell hosts apart by case.
+        host: canonical(host).into(),
         grants,
     })
 }

@@ -9,6 +9,7 @@ mod check;
 mod closed;
 mod de;
 mod encode;
+mod hosts;
 mod json;
 mod judge;
 mod locate;
@@ -76,7 +77,8 @@ pub enum Validation {
     /// It is refused, as `kubectl --validate=strict` and istiod's webhook would.
     #[default]
     Strict,
-    /// It is used as far as it is understood, as an object that got past the webhook.
+    /// It is used as far as it is understood, as an object that got past the webhook. What protects is refused where a part of it
+    /// is not understood.
     Warn,
     /// It is used as far as it is understood, and told what is wrong as in [`Validation::Strict`]: for who looks at
     /// objects and does not serve them.
@@ -366,7 +368,10 @@ impl<'a> Reader<'a> {
             !invalid.iter().any(about)
         });
         remarks.append(&mut of_written);
-        let refused = self.refuses(&findings, &remarks);
+        let protects = substitutes.is_some();
+        let unread = |f: &Finding| protects && closed::leaves_unread(kind, f);
+        let refused = self.refuses(&findings, &remarks)
+            || self.validation == Validation::Warn && findings.iter().any(unread);
         // A document made to have many faults costs no more than one that has some.
         let more = (findings.len() + remarks.len()).saturating_sub(MOST_FINDINGS);
         findings.truncate(MOST_FINDINGS);
@@ -374,7 +379,14 @@ impl<'a> Reader<'a> {
         remarks.truncate(MOST_FINDINGS - findings.len());
         let mut found: Vec<Diagnostic> = findings
             .into_iter()
-            .map(|finding| self.diagnostic(finding, key.clone()))
+            .map(|finding| {
+                let unread = unread(&finding);
+                let mut diagnostic = self.diagnostic(finding, key.clone());
+                if unread {
+                    diagnostic.severity = Severity::Error;
+                }
+                diagnostic
+            })
             .collect();
         for remark in remarks {
             let said = Diagnostic {

@@ -158,11 +158,16 @@ pub fn is_unallocated(entry: &Object<ServiceEntry>) -> bool {
     may_allocate(entry) && entry.spec.hosts.iter().any(waits)
 }
 
-/// The addresses of a ServiceEntry, in spec or status.
-pub fn held_addresses(entry: &Object<ServiceEntry>) -> impl Iterator<Item = IpAddr> {
-    let status = entry.status.addresses.iter().map(|a| a.value.as_str());
-    let spec = entry.spec.addresses.iter().map(String::as_str);
-    status.chain(spec).filter_map(|a| a.parse().ok())
+/// The addresses that a controller gave a ServiceEntry, in its status.
+pub fn given_addresses(entry: &Object<ServiceEntry>) -> impl Iterator<Item = IpAddr> {
+    let status = entry.status.addresses.iter();
+    status.filter_map(|a| a.value.parse().ok())
+}
+
+/// The addresses that the author of a ServiceEntry stated.
+pub fn stated_addresses(entry: &Object<ServiceEntry>) -> impl Iterator<Item = IpAddr> {
+    let spec = entry.spec.addresses.iter();
+    spec.filter_map(|a| a.parse().ok())
 }
 
 /// The value of [`ObjectIndex::Allocation`] for ServiceEntries with an address of the same /8, or /16 of IPv6.
@@ -267,7 +272,8 @@ mod istio {
             if super::is_unallocated(object) {
                 emit(ObjectIndex::Allocation, super::UNALLOCATED.to_owned());
             }
-            for address in super::held_addresses(object) {
+            let given = super::given_addresses(object);
+            for address in given.chain(super::stated_addresses(object)) {
                 emit(ObjectIndex::Allocation, super::range_value(address));
             }
             if let Some(selector) = &object.spec.workload_selector {

@@ -16,13 +16,14 @@ use std::sync::Arc;
 
 use incr::{Cx, KeyedSet, Query};
 use model::diagnostic::{Diagnostic, Severity};
+use model::host::canonical;
 use model::kinds::gateway_api::ReferenceGrant;
 use model::kinds::istio::Gateway;
 use model::kinds::kube::{self, ANY_HOST};
 use model::kinds::{Kind, knative};
 use model::names::Namespace;
 use model::object::{Object, ObjectKey, Timestamp};
-use model::ownership::{Claim, above, plain};
+use model::ownership::{Claim, above};
 use store::index::{ObjectIndex, grant_value};
 use store::{Reads, Snapshot};
 
@@ -175,7 +176,7 @@ impl Owners {
             let claim = Claim {
                 object: author.key.clone(),
                 created,
-                host: plain(host),
+                host: canonical(host).into(),
             };
             let given = match namespaces {
                 For::One(namespace) => Some(namespace),
@@ -229,7 +230,7 @@ impl Owners {
             let claim = Claim {
                 object: author.key.clone(),
                 created,
-                host: plain(host),
+                host: canonical(host).into(),
             };
             if !written.contains(host) {
                 // A wider wildcard claims no more than there is of it here.
@@ -251,7 +252,7 @@ impl Owners {
         host: &str,
     ) -> Option<String> {
         let (_, host) = stated_for(host);
-        let host = plain(host);
+        let host: Arc<str> = canonical(host).into();
         let claims = within(&self.servers, &host);
         refusal(cx, claims, &Author::of_gateway(gateway), &host)
     }
@@ -263,7 +264,7 @@ impl Owners {
         head: &VirtualServiceHead,
         host: &str,
     ) -> Option<String> {
-        let host = plain(host);
+        let host: Arc<str> = canonical(host).into();
         let claims = within(&self.rules, &host).chain(self.alone.get(&host));
         refusal(cx, claims, &Author::of_rule(head), &host)
     }
