@@ -26,6 +26,8 @@ pub struct Certificate<'a> {
     pub(super) must_staple: bool,
     /// Whose it is, as a key.
     pub(super) key: PublicKey<'a>,
+    /// The extension `subjectAltName`.
+    names: Option<&'a [u8]>,
 }
 
 const BOOLEAN: u8 = 0x01;
@@ -38,6 +40,9 @@ pub(super) const SEQUENCE: u8 = 0x30;
 pub(super) const EXPLICIT_0: u8 = 0xa0;
 pub(super) const EXPLICIT_1: u8 = 0xa1;
 const EXPLICIT_3: u8 = 0xa3;
+/// A name for DNS among those of a certificate.
+const DNS_NAME: u8 = 0x82;
+const SUBJECT_ALT_NAME: [u8; 3] = [0x55, 0x1d, 0x11];
 const UTC_TIME: u8 = 0x17;
 pub(super) const GENERALIZED_TIME: u8 = 0x18;
 
@@ -110,6 +115,7 @@ pub fn certificate(der: &[u8]) -> Option<Certificate<'_>> {
         serial,
         must_staple: extension(body, &TLS_FEATURE) == Some(&MUST_STAPLE),
         key: PublicKey::read(key),
+        names: extension(body, &SUBJECT_ALT_NAME),
     })
 }
 
@@ -142,6 +148,29 @@ fn extension<'a>(mut body: &'a [u8], named: &[u8]) -> Option<&'a [u8]> {
         return Some(expect(value, BYTES)?.0);
     }
     None
+}
+
+impl Certificate<'_> {
+    /// Whether a name that it has for DNS is that of a host, or a wildcard of which the host is one.
+    pub fn names(&self, host: &str) -> bool {
+        let Some((mut names, _)) = self.names.and_then(|names| expect(names, SEQUENCE)) else {
+            return false;
+        };
+        let above = host.split_once('.').map(|(_, above)| above);
+        while let Some((tag, name, rest)) = element(names) {
+            names = rest;
+            let name = std::str::from_utf8(name).unwrap_or_default();
+            let is_wildcard = |name: &str| {
+                let of = name.strip_prefix("*.");
+                of.zip(above)
+                    .is_some_and(|(of, above)| of.eq_ignore_ascii_case(above))
+            };
+            if tag == DNS_NAME && (name.eq_ignore_ascii_case(host) || is_wildcard(name)) {
+                return true;
+            }
+        }
+        false
+    }
 }
 
 /// A time as `YYMMDDhhmmssZ` or with four digits of the year.
@@ -179,7 +208,8 @@ fn time(bytes: &[u8]) -> Option<(i64, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::{certificate, element, time};
+    use super::super::key::PublicKey;
+    use super::{Certificate, Validity, certificate, element, time};
 
     #[test]
     fn times_of_both_forms_are_read() {
@@ -189,6 +219,33 @@ mod tests {
         assert_eq!(time(&long).map(|(t, _)| t), Some(1_709_208_000));
         let bad = [&[0x17, 13][..], b"241329120000Z"].concat();
         assert_eq!(time(&bad), None);
+    }
+
+    #[test]
+    fn a_certificate_names_hosts_and_those_of_its_wildcards() {
+        let name =
+            |text: &str| [&[0x82, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+        let names = [name("shop.example.com"), name("*.EXAMPLE.org")].concat();
+        let names = [&[0x30, u8::try_from(names.len()).unwrap()][..], &names].concat();
+        let certificate = Certificate {
+            validity: Validity {
+                not_before: 0,
+                not_after: 0,
+            },
+            authority: false,
+            key: PublicKey::read(&[]),
+            names: Some(&names),
+        };
+        for (host, wanted) in [
+            ("shop.example.com", true),
+            ("SHOP.example.com", true),
+            ("a.example.org", true),
+            ("a.b.example.org", false),
+            ("example.org", false),
+            ("example.com", false),
+        ] {
+            assert_eq!(certificate.names(host), wanted, "{host}");
+        }
     }
 
     #[test]

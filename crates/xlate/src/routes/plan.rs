@@ -328,6 +328,7 @@ fn rule_routes(
         route_timeout: 0,
         can: Default::default(),
         forwarded_host: key.client.forwarded_host,
+        trusts_forwarded: false,
         proxyless: key.client.proxyless,
         namespace: key.client.namespace().clone(),
         labels: key.client.labels_for(cx, &head.name),
