@@ -79,7 +79,7 @@ pub mod code {
     pub const OVER_LIMIT: &str = "PIL0601";
     /// A value is one that Envoy refuses: what has it is closed or left out.
     pub const REFUSED_BY_ENVOY: &str = "PIL0602";
-    /// What would be made of an object is beyond the budget of its namespace.
+    /// What would be made of an object is beyond the budget of its namespace, or the ports that its namespace may open.
     pub const OVER_BUDGET: &str = "PIL0603";
 }
 

@@ -3,8 +3,10 @@
 //! Istio: pilot/pkg/model/gateway.go and push_context.go mergeGateways, 1.32.
 
 mod bind;
+mod charge;
 mod merge;
 mod owned;
+mod ports;
 mod select;
 mod server;
 
@@ -25,6 +27,8 @@ use crate::label_names::Reader;
 use crate::proxy::Traits;
 use crate::reserved::Reserved;
 
+pub use charge::GatewaysOver;
+pub(crate) use charge::HostsOf;
 pub use owned::{NotOwnedAt, Owners, OwnersAt, routed};
 pub use server::{is_http, is_passthrough, is_tls, terminates_https};
 
@@ -111,8 +115,10 @@ impl Query<Snapshot> for MergedGatewayOf {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let selected = select::select(cx, &self.0);
         let owners = cx.query(&OwnersAt(self.0.clone()));
-        (!selected.is_empty())
-            .then(|| Arc::new(merge::merge(cx, &self.0, &selected, (*owners).clone())))
+        (!selected.is_empty()).then(|| {
+            let merged = merge::merge(cx, &self.0, &selected, (*owners).clone());
+            Arc::new(merged)
+        })
     }
 }
 

@@ -153,8 +153,12 @@ pub fn parse_judged(
 ) -> Parsed {
     let mut reader = Reader::new(text, file, validation);
     reader.judge = judge;
-    for (index, document) in yaml::documents(text).into_iter().enumerate() {
-        reader.place = judge::Position::of(index);
+    for part in yaml::parts(text) {
+        let Some(document) = part.read() else {
+            continue;
+        };
+        reader.part = Some(part);
+        reader.again = None;
         reader.document(document);
     }
     reader.parsed
@@ -166,12 +170,13 @@ struct Unjudged;
 impl Judge for Unjudged {}
 
 struct Reader<'a> {
-    text: &'a str,
     judge: &'a dyn Judge,
-    /// The object that is read.
-    place: judge::Position,
-    /// The documents once more, for places of what the judge says; read when first needed.
-    again: Option<Vec<Option<Node<'a>>>>,
+    /// The document that is read.
+    part: Option<yaml::Part<'a>>,
+    /// Which object of it: the numbers of items of lists, the outermost first.
+    items: Vec<usize>,
+    /// The document once more, for places of what the judge says; read when first needed.
+    again: Option<Option<Node<'a>>>,
     lines: Vec<&'a str>,
     file: &'a Arc<FilePath>,
     validation: Validation,
@@ -181,9 +186,9 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(text: &'a str, file: &'a Arc<FilePath>, validation: Validation) -> Self {
         Self {
-            text,
             judge: &Unjudged,
-            place: judge::Position::default(),
+            part: None,
+            items: Vec::new(),
             again: None,
             lines: text.lines().collect(),
             file,
@@ -274,9 +279,9 @@ impl<'a> Reader<'a> {
                         }
                     }
                 }
-                self.place.items.push(index);
+                self.items.push(index);
                 self.node(item, line, Vec::new());
-                self.place.items.pop();
+                self.items.pop();
             }
             return;
         }

@@ -45,7 +45,7 @@ pub enum ObjectIndex {
     Grant,
     /// `namespace/name` of a Gateway that applies a VirtualService.
     Gateway,
-    /// Their namespace: ServiceEntries that are charged to its budget ([`model::budget`]).
+    /// Their namespace: ServiceEntries that may be charged to its budget ([`model::budget`]).
     Charged,
     /// [`CLOSED`]: substitutes of objects that were rejected, of every kind.
     Closed,
@@ -266,7 +266,7 @@ mod istio {
             for endpoint in &object.spec.endpoints {
                 emit(ObjectIndex::Address, endpoint.address.clone());
             }
-            if model::budget::of_entry(&object.spec, 0) > 0 {
+            if model::budget::may_pay(&object.spec) {
                 emit(ObjectIndex::Charged, object.namespace().to_string());
             }
             if super::is_unallocated(object) {

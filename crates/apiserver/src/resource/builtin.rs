@@ -335,9 +335,8 @@ mod tests {
 
     #[test]
     fn an_ingress_is_shown_as_kube_apiserver_shows_it() {
-        let rules = |hosts: &[&str]| -> Value {
-            hosts.iter().map(|host| json!({"host": host})).collect()
-        };
+        let rules =
+            |hosts: &[&str]| -> Value { hosts.iter().map(|host| json!({"host": host})).collect() };
         for (hosts, wanted) in [
             (&[][..], "*"),
             (&[""], "*"),

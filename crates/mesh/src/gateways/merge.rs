@@ -17,7 +17,9 @@ use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use store::{Reads, Snapshot};
 
 use super::bind;
+use super::charge::gateway_is_over;
 use super::owned::Owners;
+use super::ports::Ports;
 use super::select::{Reached, Selected};
 use super::server::{is_http, is_passthrough, is_tls, may_be_quic, terminates_https};
 use super::{GatewayKey, GatewayServer, MergedGateway, PortServers, ServerPort};
@@ -32,12 +34,21 @@ pub(super) fn merge(
     owners: Option<Arc<Owners>>,
 ) -> MergedGateway {
     let mut merging = Merging {
+        cx,
         http3: cx.settings().features.quic_listeners,
         binds: cx.settings().features.gateway_binds.clone(),
         reserved: key.reserved.clone(),
-        ..Merging::default()
+        may_name_files: false,
+        ports: Ports::new(cx, &key.namespace),
+        merged: MergedGateway::default(),
+        taken: BTreeSet::new(),
+        plain: BTreeMap::new(),
+        tls_hosts: BTreeMap::new(),
     };
-    for selected in selected {
+    let served = selected
+        .iter()
+        .filter(|selected| !gateway_is_over(cx, &selected.gateway));
+    for selected in served {
         let author = selected.gateway.namespace();
         merging.may_name_files = files::may_name(cx, author, &key.namespace);
         for (field, server) in selected.gateway.spec.servers.iter().enumerate() {
@@ -52,7 +63,11 @@ pub(super) fn merge(
             }
         }
     }
-    merging.merged
+    let Merging {
+        mut merged, ports, ..
+    } = merging;
+    merged.refused.extend(ports.findings());
+    merged
 }
 
 /// A server without the hosts that belong to others, and a finding for each of these.
@@ -79,8 +94,8 @@ fn owned_hosts(
     (left, refused)
 }
 
-#[derive(Default)]
-struct Merging {
+struct Merging<'a> {
+    cx: &'a Cx<'a, Snapshot>,
     http3: bool,
     /// What servers may bind besides all addresses.
     binds: Listed,
@@ -88,6 +103,8 @@ struct Merging {
     reserved: Reserved,
     /// Whether servers of the Gateway at hand may name files of the proxy.
     may_name_files: bool,
+    /// How many ports namespaces may open still.
+    ports: Ports,
     merged: MergedGateway,
     /// Port numbers in use.
     taken: BTreeSet<u16>,
@@ -97,7 +114,7 @@ struct Merging {
     tls_hosts: BTreeMap<u16, BTreeMap<String, String>>,
 }
 
-impl Merging {
+impl Merging<'_> {
     fn server(&mut self, selected: &Selected, field: usize, stated: &Server) {
         let gateway = &selected.gateway;
         let refused = |why: String| {
@@ -144,12 +161,19 @@ impl Merging {
                 protocol: port.protocol.as_str().into(),
                 bind: stated.bind.as_str().into(),
             };
+            let opens = !self.is_open(&socket);
+            if opens && !self.ports.may_open(self.cx, gateway, (field, resolved)) {
+                continue;
+            }
             let route = route_name(stated, resolved, gateway);
             let udp = selected.reached.over_udp(number);
             let placed = self
                 .leaves(&socket)
                 .and_then(|()| self.tls(at, &socket, &route))
                 .and_then(|()| self.place(at, socket, route, udp));
+            if opens && placed.is_ok() {
+                self.ports.open(gateway);
+            }
             if let Err(why) = placed {
                 let why = format!("the server is not served on port {resolved}: {why}");
                 self.merged.refused.push(refused(why));
@@ -167,6 +191,18 @@ impl Merging {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether some server listens there.
+    fn is_open(&self, socket: &ServerPort) -> bool {
+        let first = ServerPort {
+            number: socket.number,
+            protocol: Arc::default(),
+            bind: Arc::default(),
+        };
+        let open = self.merged.by_port.range(first..);
+        let mut open = open.take_while(|(open, _)| open.number == socket.number);
+        open.any(|(open, _)| open.bind == socket.bind)
     }
 
     /// Takes the names of a server with TLS settings. The error says which of them another server has on the same

@@ -127,7 +127,7 @@ impl Author {
 }
 
 /// For which namespaces a Gateway states a host.
-enum For<'h> {
+pub(super) enum For<'h> {
     /// Its own.
     Own,
     /// One that it names.
@@ -137,7 +137,7 @@ enum For<'h> {
 }
 
 /// A host of a server as it is stated.
-fn stated_for(host: &str) -> (For<'_>, &str) {
+pub(super) fn stated_for(host: &str) -> (For<'_>, &str) {
     match host.split_once('/') {
         None | Some((".", _)) => (For::Own, host.strip_prefix("./").unwrap_or(host)),
         Some(("*", host)) => (For::All, host),

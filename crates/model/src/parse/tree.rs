@@ -163,7 +163,7 @@ impl<'a> Tree<'a> {
 
 /// The text that a ConfigMap holds under one of `keys`, moved to the lines and columns where it stands.
 fn inner_text(text: &str, keys: &[&str]) -> Option<String> {
-    let documents = yaml::documents(text).into_iter();
+    let documents = yaml::documents(text);
     let maps = documents.filter_map(|d| d.node.ok()).filter(|node| {
         node.get("kind").and_then(Node::as_str) == Some("ConfigMap") && node.get("data").is_some()
     });

@@ -13,11 +13,13 @@ use model::own_port::own_port;
 use model::{Kind, Meta, Namespace, Object, ObjectKey, ObjectName};
 use proto_istio::networking::{Port, Server};
 
+use super::charge;
 use super::conflict::ConflictsIn;
 use super::namespaces::SelectedBy;
 use super::owner::{Owner, controller_of, lets_in};
 use super::service::Reached;
 use super::{Built, BuiltListener, Listener, Problem, Served, TUNNEL_PORT, kinds, tls};
+use crate::budget;
 use crate::gateway_api::class::Controller;
 use crate::gateway_api::gateway_of_listener;
 use crate::gateway_api::status::Conditions;
@@ -63,11 +65,14 @@ impl Derive for BuiltOf {
 fn served(read: &Reader<'_, '_, Routes>, owner: &Owner, controller: Controller) -> Built {
     let gateway = owner.gateway();
     let reached = Reached::of(gateway, controller, read.settings());
-    let mut problem = reached.problem;
-    let listeners = match reached.services.is_empty() {
+    let object = owner.key();
+    let over = charge::is_over(read, &object).then(|| budget::reason(&object));
+    let over = over.map(|why| Problem::new("Invalid", why));
+    let listeners = match reached.services.is_empty() || over.is_some() {
         true => Vec::new(),
         false => listeners(read, owner, controller),
     };
+    let mut problem = over.or(reached.problem);
     if problem.is_none() && matches!(owner, Owner::Gateway(_)) {
         problem = parameters(read, gateway);
     }

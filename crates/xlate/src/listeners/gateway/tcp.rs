@@ -45,6 +45,7 @@ pub(super) fn chains(
         mode => {
             let chains = servers.terminated().into_iter();
             let chains = chains.map(|(server_names, proxy)| Chain {
+                gateway: Some(server.gateway.clone()),
                 server_names,
                 alpn: &[],
                 tls: planning.tls.of_server(server, false),
@@ -233,6 +234,7 @@ impl<'a> Servers<'a> {
                     names.extend(hosts.iter().map(|n| (n.clone(), bind.clone())));
                     let proxy = self.routed(&rule, &route.route);
                     chains.extend(proxy.map(|proxy| Chain {
+                        gateway: Some(self.server.gateway.clone()),
                         server_names: hosts.clone(),
                         alpn: &[],
                         tls: None,
@@ -287,6 +289,7 @@ impl<'a> Servers<'a> {
                         },
                     };
                     chains.push(Chain {
+                        gateway: Some(self.server.gateway.clone()),
                         server_names: vec![cluster],
                         alpn: MESH_ANY,
                         tls: None,

@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::change::ServiceKey as EndpointKey;
+use model::diagnostic::Diagnostic;
 use model::host::matches;
 use model::protocol::Protocol;
 use model::service::{Address, Endpoint, Port, Registry, Resolution, Service};
 use proto_istio::networking::CaptureMode;
 use store::{Reads, Snapshot};
 
+use super::bound::Bound;
 use super::entry::{Chain, Entry, Followed, HttpChain, ServiceKey, TcpChains};
 use mesh::address::{UNIX_PREFIX, WILDCARD_V4, WILDCARD_V6, loopbacks, prefix, wildcards};
 use mesh::class::{Handling, handling};
@@ -39,10 +41,19 @@ pub(super) struct PlanOf {
     pub(super) own_address: Option<Arc<str>>,
 }
 
-impl Query<Snapshot> for PlanOf {
-    type Value = Arc<[Arc<Entry>]>;
+/// The outbound listeners of a scope.
+#[derive(PartialEq, Debug)]
+pub(super) struct Planned {
+    /// The listeners.
+    pub(super) entries: Arc<[Arc<Entry>]>,
+    /// Ports of services that are not listened on, and why.
+    pub(super) refused: Arc<[Diagnostic]>,
+}
 
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[Arc<Entry>]> {
+impl Query<Snapshot> for PlanOf {
+    type Value = Planned;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Planned {
         let scope = cx.query(&ScopeOf(self.scope.clone()));
         let mut plan = Plan {
             cx,
@@ -50,14 +61,16 @@ impl Query<Snapshot> for PlanOf {
             own: self.own_addresses(cx, &scope),
             wildcards: wildcards(self.addressing.families),
             entries: BTreeMap::new(),
+            bound: Bound::default(),
         };
         for (at, egress) in scope.egress.iter().enumerate() {
             plan.add(egress, &suspects_in(cx, &scope, at));
         }
-        plan.entries
-            .into_values()
-            .map(|draft| Arc::new(draft.entry))
-            .collect()
+        let entries = plan.entries.into_values();
+        Planned {
+            entries: entries.map(|draft| Arc::new(draft.entry)).collect(),
+            refused: plan.bound.findings(&self.scope.namespace),
+        }
     }
 }
 
@@ -126,6 +139,8 @@ struct Plan<'a> {
     own: OwnAddresses,
     wildcards: &'static [&'static str],
     entries: BTreeMap<(Arc<str>, u16), Draft>,
+    /// What services of other namespaces have bound.
+    bound: Bound,
 }
 
 struct Draft {
@@ -141,6 +156,8 @@ struct Wanted<'a> {
     port: &'a Port,
     binds: Vec<Arc<str>>,
     binds_port: bool,
+    /// Whether it is the port of a listener that a Sidecar lists.
+    is_listed: bool,
     /// The addresses of one endpoint, where the service has a chain for each.
     endpoint: Vec<Arc<str>>,
 }
@@ -176,6 +193,7 @@ impl Plan<'_> {
                     port: &port,
                     binds: binds.clone(),
                     binds_port,
+                    is_listed: true,
                     endpoint: Vec::new(),
                 };
                 self.want(wanted, &rules);
@@ -198,6 +216,7 @@ impl Plan<'_> {
                     port,
                     binds: binds.clone(),
                     binds_port,
+                    is_listed: false,
                     endpoint: Vec::new(),
                 };
                 self.want_any(wanted, &rules);
@@ -280,6 +299,10 @@ impl Plan<'_> {
             return;
         }
         let current_protocol = current.map(|c| c.protocol);
+        let is_new = current.is_none() && handling != Handling::Ignored;
+        if is_new && wanted.binds_port && !self.may_bind(&wanted) {
+            return;
+        }
 
         let wildcard = *bind == *self.wildcards[0];
         let proxy = wanted.port.protocol == Protocol::HttpProxy;
@@ -401,6 +424,18 @@ impl Plan<'_> {
         let is_owned =
             binds.iter().any(|bind| ports_at(bind).is_some()) || ranges.iter().any(covers);
         is_owned && !is_root(self.cx, &service.namespace)
+    }
+
+    /// Whether a service may bind a port of its own: not too many of another namespace may, the oldest first. The root
+    /// namespace is the operator's.
+    fn may_bind(&mut self, wanted: &Wanted<'_>) -> bool {
+        let namespace = &wanted.service.namespace;
+        if wanted.is_listed || *namespace == self.of.scope.namespace || is_root(self.cx, namespace)
+        {
+            return true;
+        }
+        let most = self.cx.settings().features.namespace_ports.get();
+        self.bound.take(most, wanted.service, wanted.port)
     }
 
     fn every_address(&self) -> Vec<Arc<str>> {
