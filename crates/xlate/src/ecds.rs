@@ -92,6 +92,7 @@ impl ExtensionConfigsOf {
         let added = envoy_filter::extension::added(&patches);
         added
             .filter_map(|patch| judged::added(patch, !self.agent).err())
+            .map(|finding| *finding)
             .collect()
     }
 

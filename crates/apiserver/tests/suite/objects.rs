@@ -3,7 +3,7 @@
 use apiserver::access::Who;
 use apiserver::api::Request;
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{APPLY, JSON, MAPS, MERGE, ROUTES, STRATEGIC, World, map, route};
 

@@ -233,6 +233,8 @@ mod tests {
                 not_after: 0,
             },
             authority: false,
+            serial: &[],
+            must_staple: false,
             key: PublicKey::read(&[]),
             names: Some(&names),
         };

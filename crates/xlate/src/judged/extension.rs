@@ -25,7 +25,7 @@ use super::finding;
 pub(crate) fn added(
     patch: &Patch<TypedExtensionConfig>,
     is_judged: bool,
-) -> Result<Resource, Diagnostic> {
+) -> Result<Resource, Box<Diagnostic>> {
     let config = &patch.value;
     let bytes = config.encode_to_vec();
     let verdict = match is_judged {
@@ -41,7 +41,10 @@ pub(crate) fn added(
             };
             let effect = format!("extension {}: it is left out", config.name);
             let found = finding(Some(object), &effect, &fault);
-            Err(found.at(format!("spec.configPatches[{}].patch.value", patch.at)))
+            Err(Box::new(found.at(format!(
+                "spec.configPatches[{}].patch.value",
+                patch.at
+            ))))
         }
     }
 }
