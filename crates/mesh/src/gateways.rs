@@ -28,7 +28,6 @@ use crate::proxy::Traits;
 use crate::reserved::Reserved;
 
 pub use charge::GatewaysOver;
-pub(crate) use charge::HostsOf;
 pub use owned::{NotOwnedAt, Owners, OwnersAt, routed};
 pub use server::{is_http, is_passthrough, is_tls, terminates_https};
 

@@ -31,6 +31,7 @@ pub mod reserved;
 pub mod root;
 pub mod scope;
 pub mod services;
+mod stated_hosts;
 pub mod trust;
 pub mod view;
 pub mod virtual_service;

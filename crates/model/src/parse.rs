@@ -169,6 +169,16 @@ struct Unjudged;
 
 impl Judge for Unjudged {}
 
+/// Drops what is said of invalid parts of an object, which are not in it any more, or of what holds them.
+fn keep_what_is_there(remarks: &mut Vec<Remark>, findings: &[Finding]) {
+    let invalid = findings.iter().filter(|f| f.fault == Fault::Invalid);
+    let invalid: Vec<&[Step]> = invalid.map(|f| &*f.path.0).take(MOST_FINDINGS).collect();
+    remarks.retain(|r| {
+        let about = |p: &&[Step]| p.starts_with(&r.path.0) || r.path.0.starts_with(p);
+        !invalid.iter().any(about)
+    });
+}
+
 struct Reader<'a> {
     judge: &'a dyn Judge,
     /// The document that is read.
@@ -365,13 +375,7 @@ impl<'a> Reader<'a> {
         if let Some(object) = &object {
             self.judge.object(object, &mut remarks);
         }
-        // What is invalid is not there any more: what is said of it, or of what it stands in, is no news.
-        let invalid = findings.iter().filter(|f| f.fault == Fault::Invalid);
-        let invalid: Vec<&[Step]> = invalid.map(|f| &*f.path.0).take(MOST_FINDINGS).collect();
-        remarks.retain(|r| {
-            let about = |p: &&[Step]| p.starts_with(&r.path.0) || r.path.0.starts_with(p);
-            !invalid.iter().any(about)
-        });
+        keep_what_is_there(&mut remarks, &findings);
         remarks.append(&mut of_written);
         let protects = substitutes.is_some();
         let unread = |f: &Finding| protects && closed::leaves_unread(kind, f);

@@ -204,7 +204,8 @@ impl Reading<'_> {
         self.findings.is_empty()
     }
 
-    fn by_host(&mut self) -> BTreeMap<Arc<str>, Arc<HostRules>> {
+    /// The paths of each host, with the place that names the host.
+    fn paths_by_host(&mut self) -> BTreeMap<Arc<str>, (String, Vec<Path>)> {
         let spec = &self.ingress.spec;
         let mut paths: BTreeMap<Arc<str>, (String, Vec<Path>)> = BTreeMap::new();
         for (index, rule) in spec.rules.iter().enumerate() {
@@ -234,6 +235,12 @@ impl Reading<'_> {
                 .or_insert_with(|| (format!("{at}.host"), Vec::new()));
             all.extend(read);
         }
+        paths
+    }
+
+    fn by_host(&mut self) -> BTreeMap<Arc<str>, Arc<HostRules>> {
+        let spec = &self.ingress.spec;
+        let paths = self.paths_by_host();
         let at = "spec.defaultBackend";
         let default = spec.default_backend.as_ref();
         let default = default.map(|stated| (at.to_owned(), self.backend(stated, at)));

@@ -31,6 +31,7 @@ use super::{GatewayKey, MergedGatewayOf, select};
 use crate::finding::{about_named, code};
 use crate::hosts;
 use crate::root::is_root;
+use crate::stated_hosts::{For, stated_for};
 use crate::virtual_service::{VirtualServiceHead, VirtualServiceOf, VirtualServicesFor};
 
 /// The oldest claims to the hosts of a gateway proxy; `None` where hosts have no owners.
@@ -123,25 +124,6 @@ impl Author {
             Kind::KnativeIngress => cx.get::<knative::Ingress>(name)?.meta.created,
             _ => own,
         }
-    }
-}
-
-/// For which namespaces a Gateway states a host.
-pub(super) enum For<'h> {
-    /// Its own.
-    Own,
-    /// One that it names.
-    One(&'h str),
-    /// All.
-    All,
-}
-
-/// A host of a server as it is stated.
-pub(super) fn stated_for(host: &str) -> (For<'_>, &str) {
-    match host.split_once('/') {
-        None | Some((".", _)) => (For::Own, host.strip_prefix("./").unwrap_or(host)),
-        Some(("*", host)) => (For::All, host),
-        Some((namespace, host)) => (For::One(namespace), host),
     }
 }
 

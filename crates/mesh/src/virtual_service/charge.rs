@@ -13,10 +13,10 @@ use store::{Reads, Snapshot};
 
 use super::{MESH, delegate, host_name, weight};
 use crate::budget::{Charge, Names, outside};
-use crate::gateways::HostsOf;
 use crate::hosts::Wildcards;
 use crate::limits::product;
 use crate::services::{InNamespace, OfHost, VisibleTo};
+use crate::stated_hosts::HostsOf;
 
 /// The VirtualServices of a namespace that are over its budget: they refuse what they are about.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

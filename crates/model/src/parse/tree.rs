@@ -83,7 +83,9 @@ impl<'a> Tree<'a> {
             return Vec::new();
         }
         let inner = inner_text(text, keys);
-        let mut reader = Reader::new(inner.as_deref().unwrap_or(text), file, Validation::Strict);
+        let text = inner.as_deref().unwrap_or(text);
+        let mut reader = Reader::new(text, file, Validation::Strict);
+        reader.part = yaml::parts(text).find(|part| part.read().is_some());
         let shown = remarks.into_iter().map(|r| reader.remarked(r, 1));
         shown.collect()
     }

@@ -254,7 +254,7 @@ fn a_rule_for_some_workloads_takes_the_general_one_from_nobody() {
         let world = world(&format!("{OUTSIDE}{rules}"), Validation::Strict);
         for app in ["web", "batch"] {
             let view = world.view(&node(&json!({
-                "id": "sidecar~10.0.0.5~cart.shop~shop.svc.cluster.local",
+                "id": "sidecar~10.0.0.9~job.shop~shop.svc.cluster.local",
                 "metadata": {"NAMESPACE": "shop", "LABELS": {"app": app}, "ISTIO_VERSION": "1.32.0"},
             })));
             let set = world.set(&view, TypeUrl::Cluster);
