@@ -411,11 +411,8 @@ impl<'a> Reader<'a> {
         found.sort_by_key(|d| d.excerpt.as_ref().map(|e| (e.line, e.column)));
         if more > 0 {
             let message = format!("{more} more findings about this object are left out");
-            let severity = found
-                .iter()
-                .map(|d| d.severity)
-                .max()
-                .unwrap_or(Severity::Info);
+            let severities = found.iter().map(|d| d.severity);
+            let severity = severities.max().unwrap_or(Severity::Info);
             let mut last = Diagnostic::new(code::INVALID, severity, message);
             last.object = key.clone();
             last.origin = Some(origin);
