@@ -123,6 +123,12 @@ fn listener(resource: &Arc<Resource>, add: &mut impl FnMut(Of, Part)) {
         let name = format!("{} {:?}", chain.name, matched);
         add(Of::FilterChain(name), Part::of(&chain, takes));
     }
+    if let Some(chain) = listener.default_filter_chain.take() {
+        add(
+            Of::FilterChain("default".to_owned()),
+            Part::of(&chain, Vec::new()),
+        );
+    }
     let addresses = listener.address.iter().chain(
         listener
             .additional_addresses
