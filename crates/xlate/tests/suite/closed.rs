@@ -249,7 +249,10 @@ fn a_rule_for_some_workloads_takes_the_general_one_from_nobody() {
         // A second `subsets` would be an error.
         let rules = match export {
             "subsets: []" => LEDGER.replace("  EXPORT\n", ""),
-            export => LEDGER.replace("EXPORT", export),
+            // A rule with a selector is for its own namespace alone.
+            export => LEDGER
+                .replacen("EXPORT", "exportTo: ['.']", 1)
+                .replace("EXPORT", export),
         };
         let world = world(&format!("{OUTSIDE}{rules}"), Validation::Strict);
         for app in ["web", "batch"] {
