@@ -43,7 +43,7 @@ static AUTHENTICATORS: LazyLock<Authenticators> = LazyLock::new(|| {
     });
     let rule = r#"{"issuer": "a", "audiences": ["a"], "jwks":
         "{\"keys\": [{\"kty\": \"OKP\", \"crv\": \"Ed25519\", \"x\": \"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}"}"#;
-    let fetcher = sources::jwks::Fetcher::trusting(None).expect("roots");
+    let fetcher = fetch::jwks::Fetcher::trusting(None).expect("roots");
     let list: Vec<Box<dyn Authenticator>> = vec![
         Box::new(ClientCertificate::new(domains.clone())),
         Box::new(IdTokens::new(rule.parse().expect("a rule"), fetcher, domains.clone())),

@@ -1,14 +1,14 @@
 //! A private folder as a place for Secrets, where there is neither a cluster nor a store: a file for each, which is read as
 //! configuration like the files of any folder.
 //!
-//! Files have mode 0600 and appear whole or not at all ([`apiserver::private`]). One process has the folder at a time.
+//! Files have mode 0600 and appear whole or not at all ([`disk::private`]). One process has the folder at a time.
 
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use apiserver::private;
+use disk::private;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use writeback::{ObjectRef, Page, Part, Place, WriteError};

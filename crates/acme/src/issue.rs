@@ -13,9 +13,9 @@ use instant_acme::{
     Account, AuthorizationStatus, ChallengeStatus, ChallengeType, Error, Identifier, NewOrder,
     Order, OrderStatus, RetryPolicy, RevocationReason, RevocationRequest,
 };
-use mesh::challenges::Answer;
 use model::ObjectName;
 use model::certificate::PrivateKey;
+use model::challenges::Answer;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use rustls::pki_types::CertificateDer;
 

@@ -2,7 +2,7 @@
 //!
 //! What is wanted comes from whoever knows the configuration; what was issued goes into Secrets of a [`writeback::Place`],
 //! an API or a private folder ([`FolderPlace`]). A Secret that is not marked as ours is never written. Gateways answer
-//! challenges over HTTP, which they learn from the Secret of an order ([`mesh::challenges`]); challenges of DNS are met by a
+//! challenges over HTTP, which they learn from the Secret of an order ([`model::challenges`]); challenges of DNS are met by a
 //! program. Nothing is asked of a directory while nothing is wanted.
 
 mod account;
@@ -104,7 +104,7 @@ pub fn fuzz(bytes: &[u8]) {
         let _ = error::Failure::of(instant_acme::Error::Api(problem), None).to_string();
     }
     let _ = record::Record::read(bytes);
-    let _ = mesh::challenges::answers(bytes);
+    let _ = model::challenges::answers(bytes);
     if let Ok(text) = std::str::from_utf8(bytes) {
         let _ = client::retry_after(text, SystemTime::UNIX_EPOCH);
         let hosts = [Arc::from("a.example")];

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use mesh::challenges::{ANSWERS, Answer, ORDER, answers};
 use model::ObjectName;
 use model::certificate::PrivateKey;
+use model::challenges::{ANSWERS, Answer, ORDER, answers};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use mesh::challenges::LABEL;
+use model::challenges::LABEL;
 use model::{Kind, ObjectName};
 use serde_json::{Map, Value, json};
 use writeback::{ObjectRef, Part, Place, WriteError};

@@ -5,6 +5,7 @@
 //! `both`, or `higress-only` for what has only the prefix `higress.io/`. What Higress reads under both prefixes, and what
 //! only ingress-nginx knows, is read here under both.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// An annotation, or an option.
@@ -40,6 +41,24 @@ pub static ALL: LazyLock<Vec<Spec>> = LazyLock::new(|| parse(include_str!("spec/
 
 /// Every option of ingress-nginx's ConfigMap, by name.
 pub static OPTIONS: LazyLock<Vec<Spec>> = LazyLock::new(|| parse(include_str!("spec/options.txt")));
+
+/// Values with which annotations that are [`Becomes::Different`] mean the same, by name.
+static VALUES: LazyLock<BTreeMap<&'static str, Vec<&'static str>>> = LazyLock::new(|| {
+    let rows = include_str!("spec/values.txt").lines();
+    let rows = rows.filter(|line| !line.starts_with('#'));
+    rows.filter_map(|line| line.split_once('|'))
+        .map(|(name, values)| (name.trim(), values.split_whitespace().collect()))
+        .collect()
+});
+
+/// Whether an annotation that does not mean the same in every way does so with this value, or is told of where it does not.
+pub fn means_the_same(name: &str, value: &str) -> bool {
+    let values = VALUES.get(name).map(Vec::as_slice).unwrap_or_default();
+    let value = value.trim();
+    values
+        .iter()
+        .any(|known| *known == "*" || known.eq_ignore_ascii_case(value))
+}
 
 /// The annotation of a name without prefix.
 pub fn find(name: &str) -> Option<&'static Spec> {
@@ -113,6 +132,18 @@ mod tests {
     fn each_is_there_once_and_says_how() {
         is_whole(&ALL);
         is_whole(&OPTIONS);
+    }
+
+    #[test]
+    fn values_that_mean_the_same_are_of_annotations_that_differ() {
+        for name in VALUES.keys() {
+            let spec = find(name);
+            assert_eq!(spec.map(|s| s.becomes), Some(Becomes::Different), "{name}");
+        }
+        assert!(means_the_same("backend-protocol", " https "));
+        assert!(means_the_same("proxy-body-size", "8m"));
+        assert!(!means_the_same("backend-protocol", "FCGI"));
+        assert!(!means_the_same("limit-rps", "5"));
     }
 
     #[test]

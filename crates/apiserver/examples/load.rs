@@ -25,7 +25,7 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use model::{Change, Owner};
 use serde_json::{Value, json};
-use sources::{Sink, Source, SourceEvent};
+use source_api::{Sink, Source, SourceEvent};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use crate::access::Verb;
 use crate::api::{Request, Target};
 use crate::object::now;
-use crate::private;
 use allowance::Allowance;
+use disk::private;
 
 /// The most characters of what somebody says who has not said who they are.
 const LONGEST: usize = 200;

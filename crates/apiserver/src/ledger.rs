@@ -11,10 +11,10 @@ use tokio::sync::mpsc;
 
 use crate::api::{Api, Body, Request, Response};
 use crate::object::{is_terminating, meta, meta_mut, new_uid, now, set_meta, time_text};
-use crate::private::FolderDraft;
 use crate::resource::Resource;
 use crate::status::Failure;
 use crate::store::{Author, Expect, ObjectId, Op, ResourceName, StoreError, WriteError};
+use disk::private::FolderDraft;
 
 type Key = (ResourceName, ObjectId);
 

@@ -17,7 +17,6 @@ mod names;
 pub mod object;
 pub mod patch;
 pub mod pki;
-pub mod private;
 pub mod protobuf;
 pub mod resource;
 pub mod schema;

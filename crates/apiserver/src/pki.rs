@@ -19,7 +19,7 @@ use rustls::{RootCertStore, ServerConfig};
 use x509_cert::der::{Decode, Encode};
 
 use crate::access::{SHORTEST_TOKEN, Who};
-use crate::private::{self, Gate};
+use disk::private::{self, Gate};
 
 /// Their folder in the data folder.
 pub const FOLDER: &str = "pki";

@@ -8,7 +8,7 @@ use model::kinds::Kind;
 use model::object::{ObjectKey, ObjectName};
 use model::parse::Validation;
 use model::{Change, Collection, Contents, Diagnostic, Owner};
-use sources::{Running, Sink, Source, SourceError, SourceEvent};
+use source_api::{Running, Sink, Source, SourceError, SourceEvent};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -212,5 +212,5 @@ fn read(owner: &Owner, key: ObjectKey, stored: &Stored) -> (Change, Vec<Diagnost
     let mut object = stored.value();
     // Nothing in it means anything to generation, and it is long.
     meta_mut(&mut object).remove("managedFields");
-    sources::object::read(owner, key, object, Validation::Warn)
+    source_api::object::read(owner, key, object, Validation::Warn)
 }

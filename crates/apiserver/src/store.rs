@@ -25,7 +25,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::private;
+use ::disk::private;
 
 use compact::{Clock, Ledger};
 pub use copy::restore;

@@ -93,6 +93,16 @@ pub const ALL: &[Attack] = &[
     hoard::TELEMETRY,
     hoard::SIDECARS,
     hoard::ROUTES,
+    hoard::GATEWAYS,
+    hoard::SMALL_GATEWAYS,
+    hoard::LISTENERS,
+    hoard::SMALL_RULES,
+    hoard::SERVICES,
+    hoard::SMALL_SERVICES,
+    hoard::SLICES,
+    hoard::SMALL_SLICES,
+    hoard::WORKLOADS,
+    hoard::PLAIN_INGRESSES,
 ];
 
 /// The attack of a name.

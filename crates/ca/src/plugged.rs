@@ -162,7 +162,7 @@ fn read_folder(folder: &Path) -> Result<Texts, PluggedError> {
     for name in NAMES {
         let path = folder.join(name);
         if path.exists() {
-            let read = sources::open::read(&path, LARGEST);
+            let read = disk::open::read(&path, LARGEST);
             let read = read.map_err(|e| PluggedError::Read(format!("{}: {e}", path.display())))?;
             texts.insert(name, Zeroizing::new(read.bytes));
         }

@@ -17,6 +17,7 @@ mod charge;
 mod class;
 mod draft;
 mod expand;
+mod expression;
 mod format;
 mod gateway;
 mod host;

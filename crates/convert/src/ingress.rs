@@ -6,6 +6,7 @@
 //! Istio: pilot/pkg/config/kube/ingress, 1.32.
 
 mod addresses;
+mod charge;
 mod class;
 mod gateway;
 pub mod limits;

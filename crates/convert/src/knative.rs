@@ -7,6 +7,7 @@
 //!
 //! Knative: networking/pkg/apis/networking/v1alpha1, net-istio/pkg/reconciler/ingress, 1.19.
 
+mod charge;
 mod class;
 mod gateway;
 mod hash;

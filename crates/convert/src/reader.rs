@@ -88,6 +88,14 @@ impl<S: Debug + Send + Sync + 'static> Reader<'_, '_, S> {
         self.cx.names_in::<T>(namespace)
     }
 
+    /// Whether a namespace holds so many objects of a kind that small ones are charged to its budget as well.
+    pub fn is_crowded<T: Layered>(&self, namespace: &Namespace) -> bool
+    where
+        T::MadeIn: Before<S>,
+    {
+        self.cx.is_crowded::<T>(namespace)
+    }
+
     /// Mesh config and features.
     pub fn settings(&self) -> &Settings {
         self.cx.settings()

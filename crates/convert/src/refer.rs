@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use model::host::canonical;
 use model::kinds::gateway_api::{ReferenceGrant, XBackend, pool_host};
 use model::kinds::istio::ServiceEntry;
 use model::kinds::kube::Service;
@@ -70,6 +71,8 @@ pub(crate) struct Target {
     host: Arc<str>,
     is_there: bool,
     is_own: bool,
+    /// The host that a Service stands for, where nothing has it.
+    nowhere: Option<Arc<str>>,
     grants: Vec<ObjectKey>,
 }
 
@@ -92,6 +95,12 @@ impl Target {
     /// Whether an object of the author's namespace has the host.
     pub(crate) fn is_own(&self) -> bool {
         self.is_own
+    }
+
+    /// The host that a Service of the type ExternalName leads to, where neither a Service nor a ServiceEntry has it: no proxy
+    /// knows where it is.
+    pub(crate) fn nowhere(&self) -> Option<&Arc<str>> {
+        self.nowhere.as_ref()
     }
 
     /// The ReferenceGrants that it takes.
@@ -242,12 +251,16 @@ fn object_named(
     };
     let mut seen = vec![object.clone()];
     let mut names: Vec<(Namespace, Arc<str>)> = names_of(&object, &presence);
+    let mut nowhere = None;
     while let Some((home, name)) = names.pop() {
         let Some((to, _)) = service_of(read, &home, by.cluster, &name) else {
             // The host of an XBackend is that of a ServiceEntry which is derived from it.
             if object.kind != Kind::XBackend {
                 let target = entry_named(read, by, &name, Vec::new()).map_err(refused)?;
                 grants.extend(target.grants);
+                if !target.is_there {
+                    nowhere = Some(name);
+                }
             }
             continue;
         };
@@ -273,6 +286,7 @@ fn object_named(
         is_own: presence.is_there && object.name.namespace == *by.namespace,
         object: Some(object),
         host,
+        nowhere,
         grants,
     })
 }
@@ -295,8 +309,9 @@ fn entry_named(
         object: None,
         is_there: *declared != Declared::Nowhere,
         is_own: *declared == Declared::Own,
-        // As it is written: registries tell hosts apart by case.
-        host: host.into(),
+        // Registries tell hosts apart by case.
+        host: canonical(host).into(),
+        nowhere: None,
         grants,
     })
 }

@@ -4,10 +4,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use fetch::jwks::Fetcher;
 use futures::future::BoxFuture;
 use model::jwks::KeySource;
 use serde::Deserialize;
-use sources::jwks::Fetcher;
 
 use crate::authenticators::Authenticator;
 use crate::caller::{Caller, Source};

@@ -2,6 +2,7 @@
 // Istio: pkg/kube/inject/webhook.go applyPrometheusMerge, applySecurePrometheusAnnotation, 1.32.
 
 use model::mesh::MeshConfig;
+use model::own_port::own_port;
 use serde::Serialize;
 use validate::annotation::truth;
 
@@ -144,25 +145,16 @@ enum Wrong {
 }
 
 /// Whether a port can be asked for metrics.
-// Istio: pilot/cmd/pilot-agent/status/server.go istioReservedPorts, 1.32.
 fn check_port(text: &str, agent: i32) -> Result<(), Wrong> {
-    let port = text.parse::<i64>().ok().filter(|p| (1..=65535).contains(p));
+    let port = text.parse::<u16>().ok().filter(|port| *port != 0);
     let port = port.ok_or(Wrong::NoPort)?;
-    if port == i64::from(agent) {
+    if i32::from(port) == agent {
         return Err(Wrong::Agent);
     }
-    Err(Wrong::Reserved(match port {
-        15000 => "Envoy admin",
-        15001 => "outbound traffic capture",
-        15004 => "pilot debug",
-        15006 => "inbound traffic capture",
-        15008 => "HBONE tunnel",
-        15020 => "pilot-agent status / merged Prometheus",
-        15021 => "Envoy health",
-        15053 => "DNS proxy",
-        15090 => "Envoy Prometheus (already merged)",
-        _ => return Ok(()),
-    }))
+    match own_port(port) {
+        Some(own) => Err(Wrong::Reserved(own.holder)),
+        None => Ok(()),
+    }
 }
 
 /// Targets as `port:path`, separated by commas.

@@ -55,8 +55,39 @@ pub(crate) fn text(check: Check, bytes: &[u8]) -> Result<(), Fault> {
             "has {} bytes, more than the {LONGEST_SOCKET} of a path of a socket",
             bytes.len()
         ))),
-        Check::Removable | Check::SeparatedPrefix | Check::SocketPath | Check::Prime => Ok(()),
+        Check::KeyHash if !is_key_hash(bytes) => Err(Fault::new(format!(
+            "{} is not a SHA-256 in base64",
+            shown(bytes)
+        ))),
+        Check::CertificateHash if !is_certificate_hash(bytes) => Err(Fault::new(format!(
+            "{} is not a SHA-256 in hexadecimal digits",
+            shown(bytes)
+        ))),
+        Check::Removable
+        | Check::SeparatedPrefix
+        | Check::SocketPath
+        | Check::Prime
+        | Check::KeyHash
+        | Check::CertificateHash => Ok(()),
     }
+}
+
+/// Whether a text is 32 bytes in base64: 43 digits, of which the last has two bits that say nothing and are not set.
+fn is_key_hash(bytes: &[u8]) -> bool {
+    let is_digit = |b: &u8| b.is_ascii_alphanumeric() || b"+/".contains(b);
+    match bytes {
+        [digits @ .., last, b'='] => {
+            digits.len() == 42 && digits.iter().all(is_digit) && b"AEIMQUYcgkosw048".contains(last)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a text is 32 bytes in hexadecimal digits; one of 95 characters may have colons, wherever they stand.
+fn is_certificate_hash(bytes: &[u8]) -> bool {
+    let has_colons = bytes.len() == 95;
+    let mut digits = bytes.iter().filter(|b| !has_colons || **b != b':');
+    digits.clone().count() == 64 && digits.all(u8::is_ascii_hexdigit)
 }
 
 /// Judges a number.

@@ -88,6 +88,10 @@ pub(crate) enum Check {
     SocketPath,
     /// A prime number.
     Prime,
+    /// A SHA-256 in base64.
+    KeyHash,
+    /// A SHA-256 in hexadecimal digits.
+    CertificateHash,
 }
 
 /// A check of several fields that Envoy's code makes.

@@ -15,8 +15,8 @@ use std::time::Duration;
 use kube::Client;
 use model::parse::Validation;
 use model::{Contents, Kind, Owner, Scope};
-use sources::backoff::Backoff;
-use sources::{Running, Sink, Source, SourceError};
+use source_api::backoff::Backoff;
+use source_api::{Running, Sink, Source, SourceError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

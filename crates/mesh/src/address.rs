@@ -17,9 +17,6 @@ pub const WILDCARD_V6: &str = "::";
 /// What a bind that is a Unix domain socket starts with.
 pub const UNIX_PREFIX: &str = "unix://";
 
-/// Ports on which Envoy and its agent listen: the admin interface, the agent's pages, health and metrics.
-pub const OWN_PORTS: [u16; 5] = [15000, 15004, 15020, 15021, 15090];
-
 /// The wildcard addresses of a proxy's families, IPv4 first.
 pub fn wildcards(families: Families) -> &'static [&'static str] {
     match (families.v4, families.v6) {

@@ -23,9 +23,9 @@ pub mod code {
     pub const FOR_WAYPOINTS: &str = "PIL0405";
     /// An object that protects was rejected, and what it covers is closed until it is valid.
     pub const CLOSED: &str = "PIL0406";
-    /// The keys of an issuer are not known.
+    /// The keys of an issuer cannot be fetched, or have not been yet: without any, its tokens are refused.
     pub const NO_KEYS: &str = "PIL0411";
-    /// The keys of an issuer are no JWKS.
+    /// The keys that a rule states are no JWKS, or none of them can be used: tokens of the issuer are refused.
     pub const BAD_KEYS: &str = "PIL0412";
     /// A rule names no issuer.
     pub const NO_ISSUER: &str = "PIL0413";
@@ -79,7 +79,7 @@ pub mod code {
     pub const OVER_LIMIT: &str = "PIL0601";
     /// A value is one that Envoy refuses: what has it is closed or left out.
     pub const REFUSED_BY_ENVOY: &str = "PIL0602";
-    /// What would be made of an object is beyond the budget of its namespace.
+    /// What would be made of an object is beyond the budget of its namespace, or the ports that its namespace may open.
     pub const OVER_BUDGET: &str = "PIL0603";
 }
 

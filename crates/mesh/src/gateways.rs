@@ -3,8 +3,10 @@
 //! Istio: pilot/pkg/model/gateway.go and push_context.go mergeGateways, 1.32.
 
 mod bind;
+mod charge;
 mod merge;
 mod owned;
+mod ports;
 mod select;
 mod server;
 
@@ -23,7 +25,9 @@ use store::Snapshot;
 
 use crate::label_names::Reader;
 use crate::proxy::Traits;
+use crate::reserved::Reserved;
 
+pub use charge::GatewaysOver;
 pub use owned::{NotOwnedAt, Owners, OwnersAt, routed};
 pub use server::{is_http, is_passthrough, is_tls, terminates_https};
 
@@ -38,6 +42,8 @@ pub struct GatewayKey {
     pub instances: Arc<[Instance]>,
     /// The Gateway that it says it runs for.
     pub runs: Option<Runs>,
+    /// Ports that it listens on itself.
+    pub reserved: Reserved,
 }
 
 /// A proxy that runs for one Gateway of the Gateway API in its namespace, which clients reach at the proxy itself: there
@@ -94,6 +100,7 @@ pub fn key_of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> GatewayKey {
             gateway: gateway.into(),
             port_offset: proxy.port(PORT_OFFSET).unwrap_or(0),
         }),
+        reserved: Reserved::of(proxy, None),
     }
 }
 
@@ -107,7 +114,10 @@ impl Query<Snapshot> for MergedGatewayOf {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let selected = select::select(cx, &self.0);
         let owners = cx.query(&OwnersAt(self.0.clone()));
-        (!selected.is_empty()).then(|| Arc::new(merge::merge(cx, &selected, (*owners).clone())))
+        (!selected.is_empty()).then(|| {
+            let merged = merge::merge(cx, &self.0, &selected, (*owners).clone());
+            Arc::new(merged)
+        })
     }
 }
 

@@ -80,6 +80,10 @@ pub const GATEWAY_BYTES: usize = 64 << 20;
 /// What Envoy's filter chain holds beside what objects say.
 pub const CHAIN_BYTES: usize = 512;
 
+/// How many ports the Gateways of a namespace may open at one of its own proxies, and those of the root namespace at any. How many
+/// others may is `PILOTHOUSE_NAMESPACE_PORTS`.
+pub const OWN_GATEWAY_PORTS: usize = 1_000;
+
 /// How many services the egress listeners of one Sidecar may be compared with: listeners, times services.
 pub const EGRESS_STEPS: usize = 50_000_000;
 

@@ -14,12 +14,13 @@ use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::istio::{ServiceEntry, WorkloadEntry};
 use model::names::Namespace;
 use model::object::{Object, Origin};
+use model::own_port::is_answered;
 use model::service::{Address, Endpoint};
 use model::settings::Settings;
 use model::special::is_special_host;
 use proto_istio::networking::service_entry::Resolution as By;
 
-use crate::address::{OWN_PORTS, UNIX_PREFIX};
+use crate::address::UNIX_PREFIX;
 use crate::finding::{about, code};
 
 /// Whether services of a namespace may have endpoints on the machine of whoever connects.
@@ -56,7 +57,7 @@ fn is_local(address: &Address) -> bool {
 fn is_local_at(host: &str, port: u16) -> bool {
     // Gateways of networks are found without an address.
     !host.is_empty()
-        && (is_special_host(host) || OWN_PORTS.contains(&port) && host.parse::<IpAddr>().is_err())
+        && (is_special_host(host) || is_answered(port) && host.parse::<IpAddr>().is_err())
 }
 
 /// What an address is, where it is left out: the end of a sentence. `own_port`: some port there is one of Envoy's or its agent's.
@@ -78,7 +79,7 @@ pub fn of_entry(settings: &Settings, entry: &Object<ServiceEntry>) -> Option<Dia
         return None;
     }
     let spec = &entry.spec;
-    let is_own = |port: u32| OWN_PORTS.iter().any(|own| u32::from(*own) == port);
+    let is_own = |port: u32| u16::try_from(port).is_ok_and(is_answered);
     let own_port = spec.ports.iter().any(|port| match port.target_port {
         0 => is_own(port.number),
         target => is_own(target),

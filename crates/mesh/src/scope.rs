@@ -21,7 +21,7 @@ use model::names::Namespace;
 use model::node::Role;
 use model::object::ObjectName;
 use model::protocol::Protocol;
-use model::service::Service;
+use model::service::{Registry, Service};
 use proto_istio::networking::{ConnectionPoolSettings, IstioEgressListener, OutboundTrafficPolicy};
 use store::{Reads, Snapshot};
 
@@ -104,6 +104,24 @@ impl SidecarScope {
     /// The service of that host.
     pub fn service(&self, host: &str) -> Option<&Arc<Service>> {
         self.by_host.get(host).map(|at| &self.services[*at])
+    }
+
+    /// Whether a host is what proxies of a DNS domain call a service for short: `cart`, `cart.shop` or `cart.shop.svc`.
+    pub fn is_short_name(&self, host: &str, dns_domain: &str) -> bool {
+        if !dns_domain.contains(".svc.") {
+            return false;
+        }
+        let wider =
+            std::iter::successors(Some(dns_domain), |domain| Some(domain.split_once('.')?.1));
+        let mut full = wider.take(3).map(|domain| format!("{host}.{domain}"));
+        full.any(|full| self.service(&full).is_some())
+    }
+
+    /// The Kubernetes Services of the proxy's own namespace: their names and addresses there are nobody else's.
+    pub fn own_services(&self) -> impl Iterator<Item = &Arc<Service>> {
+        self.services.iter().filter(|service| {
+            service.registry == Registry::Kubernetes && service.namespace == self.key.namespace
+        })
     }
 
     /// The services that a host, possibly a wildcard, covers.

@@ -4,7 +4,7 @@ mod annotation;
 mod global;
 mod routes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use annotations::Dialect;
@@ -80,8 +80,20 @@ pub struct Report {
     pub config_map: Option<String>,
     /// The Ingresses that are not looked at, and why.
     pub left: Vec<(String, String)>,
+    /// Defaults of ingress-nginx that are others here, where nothing states them.
+    pub defaults: Vec<Changed>,
     /// What there is to know about the report itself.
     pub remarks: Vec<String>,
+}
+
+/// A default of ingress-nginx that is another here.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Changed {
+    /// The option that states it.
+    pub option: &'static str,
+    /// What it is here, and what there.
+    pub how: &'static str,
 }
 
 /// All of it in short.
@@ -112,7 +124,7 @@ pub struct Summary {
 pub struct Attention {
     /// The annotation without its prefix, the field or the option.
     pub what: Arc<str>,
-    /// How it fares at worst.
+    /// How it fares.
     pub verdict: Verdict,
     /// In how many Ingresses.
     pub ingresses: usize,
@@ -149,6 +161,7 @@ impl Report {
                 .iter()
                 .map(|left| (left.name.to_string(), left.why.clone()))
                 .collect(),
+            defaults: changed(world),
             remarks: remarks(world),
         }
     }
@@ -179,17 +192,24 @@ fn of_ingress(
         });
     }
     let lines = annotations.iter().chain(&fields);
+    let routes = routes.take(name);
     OfIngress {
         namespace: name.namespace.as_arc().clone(),
         name: name.name.as_arc().clone(),
         at: ingress.meta.origin.to_string(),
         verdict: lines.map(|l| l.verdict).max().unwrap_or(Verdict::Same),
-        closed: read.closed,
+        closed: read.closed.or_else(|| refusing(&routes)),
         canary: read.canary.is_some(),
         annotations,
         fields,
-        routes: routes.take(name),
+        routes,
     }
+}
+
+/// Why all routes of an Ingress refuse every request, where they do: the reason of the first.
+fn refusing(routes: &[Route]) -> Option<Arc<str>> {
+    let all = routes.iter().all(|route| route.closed.is_some());
+    routes.first().filter(|_| all)?.closed.clone()
 }
 
 fn worst_first(mut lines: Vec<Line>) -> Vec<Line> {
@@ -208,32 +228,27 @@ fn summary(ingresses: &[OfIngress], options: &[Line]) -> Summary {
         routes: ingresses.iter().map(|i| i.routes.len()).sum(),
         ..Summary::default()
     };
-    let mut attention: BTreeMap<Arc<str>, Attention> = BTreeMap::new();
+    let mut attention: BTreeMap<Cause, Attention> = BTreeMap::new();
     for ingress in ingresses {
         for line in &ingress.annotations {
             summary.annotations[line.verdict as usize] += 1;
         }
-        let mut told: Vec<Arc<str>> = Vec::new();
+        let mut told: BTreeSet<Cause> = BTreeSet::new();
         for line in ingress.annotations.iter().chain(&ingress.fields) {
             if line.verdict == Verdict::Same {
                 continue;
             }
-            let what = annotation::title(&line.key);
-            if !told.contains(&what) {
-                note(&mut attention, &what, line, || {
+            let cause = Cause::of(annotation::title(&line.key), line);
+            if told.insert(cause.clone()) {
+                note(&mut attention, cause, || {
                     format!("{}/{}", ingress.namespace, ingress.name)
                 });
-                told.push(what);
             }
         }
     }
     for line in options.iter().filter(|l| l.verdict != Verdict::Same) {
-        note(
-            &mut attention,
-            &format!("option {}", line.key).into(),
-            line,
-            || "the ConfigMap".to_owned(),
-        );
+        let cause = Cause::of(format!("option {}", line.key).into(), line);
+        note(&mut attention, cause, || "the ConfigMap".to_owned());
     }
     summary.attention = attention.into_values().collect();
     summary.attention.sort_by(|a, b| {
@@ -243,26 +258,33 @@ fn summary(ingresses: &[OfIngress], options: &[Line]) -> Summary {
     summary
 }
 
-fn note(
-    attention: &mut BTreeMap<Arc<str>, Attention>,
-    what: &Arc<str>,
-    line: &Line,
-    place: impl Fn() -> String,
-) {
-    let how = || line.how.first().cloned().unwrap_or_else(|| "".into());
-    let known = attention.entry(what.clone()).or_insert_with(|| Attention {
-        what: what.clone(),
-        verdict: line.verdict,
+/// What needs attention, and why: what has another reason is another thing.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Cause {
+    what: Arc<str>,
+    verdict: Verdict,
+    how: Arc<str>,
+}
+
+impl Cause {
+    fn of(what: Arc<str>, line: &Line) -> Self {
+        Self {
+            what,
+            verdict: line.verdict,
+            how: line.how.first().cloned().unwrap_or_else(|| "".into()),
+        }
+    }
+}
+
+fn note(attention: &mut BTreeMap<Cause, Attention>, cause: Cause, place: impl Fn() -> String) {
+    let known = attention.entry(cause.clone()).or_insert_with(|| Attention {
+        what: cause.what,
+        verdict: cause.verdict,
         ingresses: 0,
         such_as: place(),
-        how: how(),
+        how: cause.how,
     });
     known.ingresses += 1;
-    if line.verdict > known.verdict {
-        known.verdict = line.verdict;
-        known.such_as = place();
-        known.how = how();
-    }
 }
 
 fn remarks(world: &World) -> Vec<String> {
@@ -275,8 +297,7 @@ fn remarks(world: &World) -> Vec<String> {
     }
     match &world.options {
         None => remarks.push(
-            "The input has no ConfigMap of ingress-nginx: its defaults are taken to hold."
-                .to_owned(),
+            "The input has no ConfigMap of ingress-nginx, so its defaults hold there.".to_owned(),
         ),
         Some(name) if world.defaults.nginx.is_empty() => {
             remarks.push(format!("The ConfigMap {name} is not there, or empty."));
@@ -285,3 +306,23 @@ fn remarks(world: &World) -> Vec<String> {
     }
     remarks
 }
+
+/// The defaults of ingress-nginx that are others here and that no option states.
+fn changed(world: &World) -> Vec<Changed> {
+    let options = &world.defaults.nginx;
+    let changed = CHANGED
+        .iter()
+        .filter(|(option, _)| options.get(option).is_none());
+    let changed = changed.map(|&(option, how)| Changed { option, how });
+    changed.collect()
+}
+
+/// Defaults of ingress-nginx that are others here, each by the option that states another.
+const CHANGED: [(&str, &str); 3] = [
+    ("proxy-body-size", "bodies have no limit; there 1m"),
+    (
+        "proxy-next-upstream",
+        "retries of the mesh config; there three tries",
+    ),
+    ("proxy-read-timeout", "Envoy's limit of silence; there 60 s"),
+];

@@ -43,6 +43,9 @@ pub fn write(out: &mut dyn Write, report: &Report, form: Form, style: Style) -> 
     }
 }
 
+/// What stands before the defaults of ingress-nginx that are others here.
+const DEFAULTS: &str = "Defaults that change, unless an option or annotation states them";
+
 /// A text for a terminal, or a line: without characters that do something, or turn the direction of others.
 pub fn plain(text: &str) -> Cow<'_, str> {
     let acts = |c: char| {

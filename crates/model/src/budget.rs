@@ -26,15 +26,19 @@ pub const CLUSTER_BYTES: usize = 4 << 10;
 /// What an endpoint of a cluster is charged.
 pub const ENDPOINT_BYTES: usize = 256;
 
-/// As many hosts times ports are what any ServiceEntry has.
-const FREE_ENTRY_PORTS: usize = 4;
+/// As many ports are what any Service has, and hosts times ports what any ServiceEntry has.
+const FREE_PORTS: usize = 4;
 
 /// What any object may make for nothing: what most objects make, so that these neither pay nor depend on what others pay.
 const FREE_BYTES: usize = 16 << 10;
 
-/// What an object is charged that makes so many bytes: nothing up to [`FREE_BYTES`], all of it beyond.
-pub fn charge(made: usize) -> usize {
-    match made > FREE_BYTES {
+/// In a namespace with more objects of a kind than this, small ones pay as well: together they may make as much as large ones.
+pub const CROWD: usize = 5_000;
+
+/// What an object is charged that makes so many bytes: nothing up to [`FREE_BYTES`], unless its namespace is `crowded`; all of it
+/// beyond. Who does not need to know is not asked.
+pub fn charge(made: usize, crowded: impl FnOnce() -> bool) -> usize {
+    match made > FREE_BYTES || (made > 0 && crowded()) {
         true => rounded(made),
         false => 0,
     }
@@ -47,7 +51,7 @@ pub fn rounded(made: usize) -> usize {
 }
 
 /// What a ServiceEntry is charged that has so many endpoints: each host at each address has each port, and each of these has all
-/// endpoints. What is charged nothing costs nobody a look.
+/// endpoints. What is charged nothing costs nobody a look, however many there are: a namespace may hold all services of a mesh.
 pub fn of_entry(spec: &ServiceEntry, endpoints: usize) -> usize {
     let factors = [
         spec.hosts.len(),
@@ -55,12 +59,31 @@ pub fn of_entry(spec: &ServiceEntry, endpoints: usize) -> usize {
         spec.ports.len(),
     ];
     let ports = factors.into_iter().fold(1, usize::saturating_mul);
-    let charged = ports.saturating_sub(FREE_ENTRY_PORTS);
     let names: usize = spec.subject_alt_names.iter().map(String::len).sum();
-    let each = CLUSTER_BYTES
-        .saturating_add(names)
-        .saturating_add(endpoints.saturating_mul(ENDPOINT_BYTES));
-    charge(each.saturating_mul(charged))
+    of_ports(ports, CLUSTER_BYTES.saturating_add(names), endpoints)
+}
+
+/// Whether a ServiceEntry may be charged. Of others nobody needs to know what they are charged.
+pub fn may_pay(spec: &ServiceEntry) -> bool {
+    spec.workload_selector.is_some() || of_entry(spec, spec.endpoints.len()) > 0
+}
+
+/// What a Service is charged that has so many ports, and so many endpoints at each beside those of its slices.
+pub fn of_service(ports: usize, endpoints: usize) -> usize {
+    of_ports(ports, CLUSTER_BYTES, endpoints)
+}
+
+/// What ports are charged of which each takes so much, and has so many endpoints. A few are free, but not their endpoints.
+fn of_ports(ports: usize, each: usize, endpoints: usize) -> usize {
+    let beyond = ports.saturating_sub(FREE_PORTS).saturating_mul(each);
+    let listed = of_slice(endpoints, ports);
+    charge(beyond, || false).saturating_add(listed)
+}
+
+/// What an EndpointSlice is charged: each of its addresses has each of its ports.
+pub fn of_slice(addresses: usize, ports: usize) -> usize {
+    let endpoints = addresses.saturating_mul(ports);
+    charge(endpoints.saturating_mul(ENDPOINT_BYTES), || false)
 }
 
 /// What is left of the budget of a namespace, while its objects are charged.
@@ -120,8 +143,10 @@ mod tests {
             (64 << 20, 64 << 20),
             (usize::MAX, usize::MAX),
         ] {
-            assert_eq!(charge(made), charged);
+            assert_eq!(charge(made, || false), charged);
         }
+        assert_eq!(charge(100, || true), 100);
+        assert_eq!(charge(0, || true), 0);
         for (made, charged) in [(1, 1), (31, 31), (33, 34), (1000, 1024)] {
             assert_eq!(rounded(made), charged);
         }

@@ -46,6 +46,11 @@ pub struct EdgeRoute {
     pub mcp: Option<Mcp>,
     /// Its requests become calls of Dubbo.
     pub rpc: Option<Rpc>,
+    /// Backends are told of clients in the headers that ingress-nginx sets (`x-real-ip`, `x-forwarded-host`, ...); what clients
+    /// state in them themselves does not pass.
+    pub tells_clients: bool,
+    /// `strict-transport-security` of answers over TLS.
+    pub hsts: Option<Arc<str>>,
 }
 
 /// Which clients may send requests. The address is the one that the proxy trusts (`x-forwarded-for` with trusted hops).

@@ -1,5 +1,8 @@
 //! Host names with wildcards, and how they match.
 
+use std::borrow::Cow;
+
+use crate::kinds::higress::REGISTRIES;
 use crate::text_newtype;
 
 text_newtype! {
@@ -11,6 +14,25 @@ impl Hostname {
     /// Whether the name starts with `*`.
     pub fn is_wildcard(&self) -> bool {
         self.starts_with('*')
+    }
+}
+
+/// A host in the form in which everything compares it: in lower case, and without the dot at the end of an absolute name.
+///
+/// Hosts of registries keep their letters, by which these tell them apart: `web.DEFAULT-GROUP.public.nacos`. A text that ends in
+/// several dots is no host, and stays as it is.
+pub fn canonical(host: &str) -> Cow<'_, str> {
+    let relative = host
+        .strip_suffix('.')
+        .filter(|rest| !rest.is_empty() && !rest.ends_with('.'));
+    let host = relative.unwrap_or(host);
+    let is_of_registry = || {
+        let end = host.rsplit_once('.').map(|(_, end)| end);
+        end.is_some_and(|end| REGISTRIES.contains(&end))
+    };
+    match host.bytes().any(|b| b.is_ascii_uppercase()) && !is_of_registry() {
+        true => Cow::Owned(host.to_ascii_lowercase()),
+        false => Cow::Borrowed(host),
     }
 }
 
@@ -103,7 +125,29 @@ pub fn in_namespace<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::{matches, more_specific, server_name, subset_of};
+    use super::{canonical, matches, more_specific, server_name, subset_of};
+
+    #[test]
+    fn a_host_is_the_same_in_other_letters_and_with_a_dot_at_its_end() {
+        for (written, host) in [
+            ("api.vendor.example", "api.vendor.example"),
+            ("API.vendor.Example", "api.vendor.example"),
+            ("api.vendor.example.", "api.vendor.example"),
+            ("*.Vendor.example.", "*.vendor.example"),
+            ("api..", "api.."),
+            (".", "."),
+            ("", ""),
+            (
+                "web.DEFAULT-GROUP.public.nacos",
+                "web.DEFAULT-GROUP.public.nacos",
+            ),
+            ("WEB.eureka.", "WEB.eureka"),
+            ("WEB.EUREKA", "web.eureka"),
+        ] {
+            assert_eq!(canonical(written), host, "{written}");
+            assert_eq!(canonical(&canonical(written)), host, "{written}");
+        }
+    }
 
     #[test]
     fn server_names_are_those_that_envoy_takes() {

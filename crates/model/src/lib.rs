@@ -6,6 +6,7 @@
 pub mod access;
 pub mod budget;
 pub mod certificate;
+pub mod challenges;
 pub mod change;
 pub mod cipher;
 pub mod civil;
@@ -24,6 +25,7 @@ pub mod names;
 pub mod node;
 pub mod object;
 pub mod outside;
+pub mod own_port;
 pub mod ownership;
 pub mod parse;
 pub mod peer;

@@ -79,11 +79,6 @@ pub fn above(host: &str) -> Option<Arc<str>> {
     Some(format!("*.{rest}").into())
 }
 
-/// A host as claims to it are compared: in lower case, without a dot at its end.
-pub fn plain(host: &str) -> Arc<str> {
-    host.trim_end_matches('.').to_ascii_lowercase().into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::above;

@@ -9,6 +9,7 @@ mod check;
 mod closed;
 mod de;
 mod encode;
+mod hosts;
 mod json;
 mod judge;
 mod locate;
@@ -76,7 +77,8 @@ pub enum Validation {
     /// It is refused, as `kubectl --validate=strict` and istiod's webhook would.
     #[default]
     Strict,
-    /// It is used as far as it is understood, as an object that got past the webhook.
+    /// It is used as far as it is understood, as an object that got past the webhook. What protects is refused where a part of it
+    /// is not understood.
     Warn,
     /// It is used as far as it is understood, and told what is wrong as in [`Validation::Strict`]: for who looks at
     /// objects and does not serve them.
@@ -151,8 +153,12 @@ pub fn parse_judged(
 ) -> Parsed {
     let mut reader = Reader::new(text, file, validation);
     reader.judge = judge;
-    for (index, document) in yaml::documents(text).into_iter().enumerate() {
-        reader.place = judge::Position::of(index);
+    for part in yaml::parts(text) {
+        let Some(document) = part.read() else {
+            continue;
+        };
+        reader.part = Some(part);
+        reader.again = None;
         reader.document(document);
     }
     reader.parsed
@@ -163,13 +169,24 @@ struct Unjudged;
 
 impl Judge for Unjudged {}
 
+/// Drops what is said of invalid parts of an object, which are not in it any more, or of what holds them.
+fn keep_what_is_there(remarks: &mut Vec<Remark>, findings: &[Finding]) {
+    let invalid = findings.iter().filter(|f| f.fault == Fault::Invalid);
+    let invalid: Vec<&[Step]> = invalid.map(|f| &*f.path.0).take(MOST_FINDINGS).collect();
+    remarks.retain(|r| {
+        let about = |p: &&[Step]| p.starts_with(&r.path.0) || r.path.0.starts_with(p);
+        !invalid.iter().any(about)
+    });
+}
+
 struct Reader<'a> {
-    text: &'a str,
     judge: &'a dyn Judge,
-    /// The object that is read.
-    place: judge::Position,
-    /// The documents once more, for places of what the judge says; read when first needed.
-    again: Option<Vec<Option<Node<'a>>>>,
+    /// The document that is read.
+    part: Option<yaml::Part<'a>>,
+    /// Which object of it: the numbers of items of lists, the outermost first.
+    items: Vec<usize>,
+    /// The document once more, for places of what the judge says; read when first needed.
+    again: Option<Option<Node<'a>>>,
     lines: Vec<&'a str>,
     file: &'a Arc<FilePath>,
     validation: Validation,
@@ -179,9 +196,9 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(text: &'a str, file: &'a Arc<FilePath>, validation: Validation) -> Self {
         Self {
-            text,
             judge: &Unjudged,
-            place: judge::Position::default(),
+            part: None,
+            items: Vec::new(),
             again: None,
             lines: text.lines().collect(),
             file,
@@ -272,9 +289,9 @@ impl<'a> Reader<'a> {
                         }
                     }
                 }
-                self.place.items.push(index);
+                self.items.push(index);
                 self.node(item, line, Vec::new());
-                self.place.items.pop();
+                self.items.pop();
             }
             return;
         }
@@ -358,15 +375,12 @@ impl<'a> Reader<'a> {
         if let Some(object) = &object {
             self.judge.object(object, &mut remarks);
         }
-        // What is invalid is not there any more: what is said of it, or of what it stands in, is no news.
-        let invalid = findings.iter().filter(|f| f.fault == Fault::Invalid);
-        let invalid: Vec<&[Step]> = invalid.map(|f| &*f.path.0).take(MOST_FINDINGS).collect();
-        remarks.retain(|r| {
-            let about = |p: &&[Step]| p.starts_with(&r.path.0) || r.path.0.starts_with(p);
-            !invalid.iter().any(about)
-        });
+        keep_what_is_there(&mut remarks, &findings);
         remarks.append(&mut of_written);
-        let refused = self.refuses(&findings, &remarks);
+        let protects = substitutes.is_some();
+        let unread = |f: &Finding| protects && closed::leaves_unread(kind, f);
+        let refused = self.refuses(&findings, &remarks)
+            || self.validation == Validation::Warn && findings.iter().any(unread);
         // A document made to have many faults costs no more than one that has some.
         let more = (findings.len() + remarks.len()).saturating_sub(MOST_FINDINGS);
         findings.truncate(MOST_FINDINGS);
@@ -374,7 +388,14 @@ impl<'a> Reader<'a> {
         remarks.truncate(MOST_FINDINGS - findings.len());
         let mut found: Vec<Diagnostic> = findings
             .into_iter()
-            .map(|finding| self.diagnostic(finding, key.clone()))
+            .map(|finding| {
+                let unread = unread(&finding);
+                let mut diagnostic = self.diagnostic(finding, key.clone());
+                if unread {
+                    diagnostic.severity = Severity::Error;
+                }
+                diagnostic
+            })
             .collect();
         for remark in remarks {
             let said = Diagnostic {
@@ -390,11 +411,8 @@ impl<'a> Reader<'a> {
         found.sort_by_key(|d| d.excerpt.as_ref().map(|e| (e.line, e.column)));
         if more > 0 {
             let message = format!("{more} more findings about this object are left out");
-            let severity = found
-                .iter()
-                .map(|d| d.severity)
-                .max()
-                .unwrap_or(Severity::Info);
+            let severities = found.iter().map(|d| d.severity);
+            let severity = severities.max().unwrap_or(Severity::Info);
             let mut last = Diagnostic::new(code::INVALID, severity, message);
             last.object = key.clone();
             last.origin = Some(origin);

@@ -7,6 +7,7 @@
 mod der;
 mod held;
 mod key;
+mod ocsp;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -54,6 +55,14 @@ pub enum Fault {
     EncryptedKey,
     /// The private key is another certificate's.
     NotAPair,
+    /// The key in the certificate is one that Envoy does not take.
+    WeakKey,
+    /// A certificate beside the first one cannot be read.
+    BrokenCertificate,
+    /// What stands with the certificate as an OCSP response is none about it.
+    NotItsStaple,
+    /// The certificate requires an OCSP response, and none stands with it.
+    NoStaple,
     /// There is no list of revoked certificates that can be read.
     NoRevocations,
 }
@@ -66,6 +75,12 @@ impl Fault {
             Self::NoKey => "holds no private key in PEM",
             Self::EncryptedKey => "holds a private key that is encrypted",
             Self::NotAPair => "holds a certificate and the private key of another",
+            Self::WeakKey => {
+                "holds a certificate whose key is neither RSA of 2048 bits or more nor ECDSA with P-256, P-384 or P-521"
+            }
+            Self::BrokenCertificate => "holds a certificate in PEM that cannot be read",
+            Self::NotItsStaple => "holds an OCSP response that is none about its certificate",
+            Self::NoStaple => "holds a certificate that requires an OCSP response, and none",
             Self::NoRevocations => "holds a revocation list that is none in PEM",
         }
     }
@@ -82,8 +97,8 @@ fn first_certificate(pem_text: &[u8]) -> Option<Vec<u8>> {
 
 /// Whether a chain of certificates and a private key can be used together.
 pub fn check_pair(chain: &[u8], key: &[u8]) -> Result<(), Fault> {
-    let chain = first_certificate(chain).ok_or(Fault::NoCertificate)?;
-    let leaf = certificate(&chain).ok_or(Fault::NoCertificate)?;
+    let first = first_certificate(chain).ok_or(Fault::NoCertificate)?;
+    let leaf = certificate(&first).ok_or(Fault::NoCertificate)?;
     let text = std::str::from_utf8(key).map_err(|_| Fault::NoKey)?;
     let is_key = |b: &Block<'_>| b.label.ends_with("PRIVATE KEY");
     let block = pem(text).find(is_key).ok_or(Fault::NoKey)?;
@@ -92,9 +107,35 @@ pub fn check_pair(chain: &[u8], key: &[u8]) -> Result<(), Fault> {
     }
     let der = block.der().ok_or(Fault::NoKey)?;
     let key = PrivateKey::read(block.label, &der).ok_or(Fault::NoKey)?;
-    match key.may_be_of(leaf.key) {
+    if !key.may_be_of(leaf.key) {
+        return Err(Fault::NotAPair);
+    }
+    if !leaf.key.is_strong() {
+        return Err(Fault::WeakKey);
+    }
+    all_readable(chain)
+}
+
+/// Whether nothing in a text says that it is a certificate and is none.
+fn all_readable(text: &[u8]) -> Result<(), Fault> {
+    let text = std::str::from_utf8(text).map_err(|_| Fault::NoCertificate)?;
+    let mut certificates = pem(text).filter(|b| CERTIFICATES.contains(&b.label));
+    let is_readable = |b: Block<'_>| b.der().is_some_and(|der| der::is_sequence(&der));
+    match certificates.all(is_readable) {
         true => Ok(()),
-        false => Err(Fault::NotAPair),
+        false => Err(Fault::BrokenCertificate),
+    }
+}
+
+/// Whether an OCSP response, or that there is none, can stand with the first certificate of a chain.
+pub fn check_staple(chain: &[u8], staple: Option<&[u8]>) -> Result<(), Fault> {
+    let chain = first_certificate(chain).ok_or(Fault::NoCertificate)?;
+    let leaf = certificate(&chain).ok_or(Fault::NoCertificate)?;
+    match staple.filter(|staple| !staple.is_empty()) {
+        Some(staple) if ocsp::serial(staple) == Some(leaf.serial) => Ok(()),
+        Some(_) => Err(Fault::NotItsStaple),
+        None if leaf.must_staple => Err(Fault::NoStaple),
+        None => Ok(()),
     }
 }
 
@@ -102,6 +143,7 @@ pub fn check_pair(chain: &[u8], key: &[u8]) -> Result<(), Fault> {
 pub fn check_roots(roots: &[u8], revoked: Option<&[u8]>) -> Result<(), Fault> {
     let root = first_certificate(roots).ok_or(Fault::NoCertificate)?;
     certificate(&root).ok_or(Fault::NoCertificate)?;
+    all_readable(roots)?;
     let Some(revoked) = revoked else {
         return Ok(());
     };

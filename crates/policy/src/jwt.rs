@@ -70,11 +70,18 @@ pub fn filter(
             if target.covers(namespace, labels) {
                 for (at, rule) in policy.spec.jwt_rules.iter().enumerate() {
                     let keys = keys(cx, rule).unwrap_or_else(|trouble| {
+                        let issuer = &rule.issuer;
                         let (severity, effect) = match trouble.kept {
-                            true => (Severity::Warning, "those of before stay in force"),
-                            false => (Severity::Error, "every token of the issuer is refused"),
+                            true => (
+                                Severity::Warning,
+                                format!("tokens of {issuer:?} are checked with the keys that were fetched last"),
+                            ),
+                            false => (
+                                Severity::Error,
+                                format!("requests with a token of {issuer:?} are answered with 401"),
+                            ),
                         };
-                        let why = format!("{}: {effect}", trouble.why);
+                        let why = format!("{effect}: {}", trouble.why);
                         let found = about(&policy, trouble.code, severity, why);
                         let path = format!("spec.jwtRules[{at}]{}", trouble.field);
                         diagnostics.push(found.at(path));
@@ -137,7 +144,7 @@ fn keys(cx: &Cx<'_, Snapshot>, rule: &JwtRule) -> Result<Keys, Trouble> {
         return match model::jwks::check(&rule.jwks) {
             Ok(()) => Ok(Keys::Stated(rule.jwks.clone())),
             Err(why) => {
-                let why = format!("the text {why}");
+                let why = format!("the text of `jwks` {why}");
                 Err(Trouble::refusing(code::BAD_KEYS, ".jwks", why))
             }
         };
@@ -148,7 +155,9 @@ fn keys(cx: &Cx<'_, Snapshot>, rule: &JwtRule) -> Result<Keys, Trouble> {
     };
     let no_keys = |why: String| Trouble::refusing(code::NO_KEYS, field, why);
     let Some(fetched) = cx.keys(&source) else {
-        return Err(no_keys(format!("keys are not yet fetched from {source}")));
+        return Err(no_keys(format!(
+            "its keys have not been fetched yet from {source}"
+        )));
     };
     let keys = fetched
         .keys
@@ -157,13 +166,13 @@ fn keys(cx: &Cx<'_, Snapshot>, rule: &JwtRule) -> Result<Keys, Trouble> {
     match (keys, &fetched.trouble) {
         (Some(keys), None) => Ok(keys),
         (Some(keys), Some(why)) => Err(Trouble {
-            why: format!("keys cannot be fetched anew from {source}: {why}"),
+            why: format!("the last attempt to fetch them again from {source} failed: {why}"),
             instead: keys,
             kept: true,
             ..no_keys(String::new())
         }),
         (None, why) => Err(no_keys(format!(
-            "keys cannot be fetched from {source}: {}",
+            "its keys cannot be fetched from {source}: {}",
             why.as_deref().unwrap_or("nothing came")
         ))),
     }

@@ -1,7 +1,7 @@
 //! The cluster behind a service that an extension provider of the mesh config names.
 
 use incr::Cx;
-use model::host::Hostname;
+use model::host::{Hostname, canonical};
 use proto_envoy::envoy::config::core::v3::{GrpcService, grpc_service};
 use store::Snapshot;
 
@@ -29,6 +29,7 @@ pub fn lookup(cx: &Cx<'_, Snapshot>, service: &str, port: u32) -> Option<Provide
     if host.is_empty() {
         return None;
     }
+    let host = &*canonical(host);
     let found = cx.query(&OfHost(Hostname::from(host)));
     let known = match namespace {
         Some(namespace) => found.iter().any(|s| s.namespace == namespace),

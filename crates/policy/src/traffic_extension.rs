@@ -39,7 +39,7 @@ pub(crate) use phases::asked_for;
 pub use phases::{FilterOf, Has, Phases, extend};
 pub use proto_istio::extensions::traffic_extension::ExecutionPhase as Phase;
 pub use read::{ReadExtension, Wanted};
-pub use wasm::{ExtensionConfigOf, PullFrom};
+pub use wasm::{ExtensionConfigOf, PullFrom, refusing};
 
 /// A filter of a user's.
 #[derive(PartialEq, Debug)]

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sources::backoff::Backoff;
+use source_api::backoff::Backoff;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{Client, HttpError, Server, basic};

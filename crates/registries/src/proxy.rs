@@ -20,7 +20,7 @@ use proto_istio::networking::envoy_filter::{
     ApplyTo, EnvoyConfigObjectMatch, EnvoyConfigObjectPatch, Patch, PatchContext,
 };
 use serde_json::{Value, json};
-use sources::{Running, Sink, Source, SourceEvent};
+use source_api::{Running, Sink, Source, SourceEvent};
 use tokio_util::sync::CancellationToken;
 
 use crate::entry::Fault;

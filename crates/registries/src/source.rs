@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use model::outside::Outside;
 use model::{Change, Collection, Contents, Kind, Owner};
-use sources::backoff::Backoff;
-use sources::{Running, Sink, Source, SourceEvent};
+use source_api::backoff::Backoff;
+use source_api::{Running, Sink, Source, SourceEvent};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -138,7 +138,7 @@ impl Taking {
         mut self,
         mut reports: mpsc::Receiver<Report>,
         out: &Sink,
-    ) -> Result<(), sources::Closed> {
+    ) -> Result<(), source_api::Closed> {
         loop {
             let due = self.keeper.due().map(|due| self.start + due);
             let expiry = async {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sources::backoff::Backoff;
+use source_api::backoff::Backoff;
 use tokio_util::sync::CancellationToken;
 
 use crate::outbox::Outbox;

@@ -17,7 +17,7 @@ use pilothouse_registries::limits::Limits;
 use pilothouse_registries::source::RegistrySource;
 use pilothouse_registries::state::State;
 use serde_json::{Value, json};
-use sources::{Delivery, Sink, Source};
+use source_api::{Delivery, Sink, Source};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;

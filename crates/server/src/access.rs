@@ -17,7 +17,7 @@ use futures::stream::FuturesUnordered;
 use model::access::{Access, AccessKey};
 use model::names::ClusterId;
 use model::{Change, Contents, Owner};
-use sources::{Running, Sink, Source, SourceEvent};
+use source_api::{Running, Sink, Source, SourceEvent};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
+use fetch::jwks::Fetcher;
 use identity::{
     Authenticator, Authenticators, ClientCertificate, Domains, ForwardedCertificates, IdTokens,
     KubernetesTokens, Observer, Refusal, Rule, TrustDomains,
 };
 use model::jwks::KeySource;
 use model::settings::Settings;
-use sources::jwks::Fetcher;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

@@ -175,7 +175,7 @@ impl Parts<'_> {
             (false, None) if of_cluster.exists() => of_cluster,
             (false, _) => return Ok(None),
         };
-        let text = sources::open::read_text(file, 1 << 20);
+        let text = disk::open::read_text(file, 1 << 20);
         let text = text.with_context(|| format!("cannot read {}", file.display()))?;
         Ok(Some(text))
     }

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::{Change, Diagnostic, Owner, SourceId};
-use sources::backoff::Backoff;
-use sources::{Delivery, Sink, Source, SourceError, SourceEvent};
+use source_api::backoff::Backoff;
+use source_api::{Delivery, Sink, Source, SourceError, SourceEvent};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;

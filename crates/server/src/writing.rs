@@ -6,6 +6,7 @@
 //! the source of the place told of: not those of folders, of other revisions, or of another cluster. What is written into
 //! remote clusters has writers of its own ([`remotes`]).
 
+pub mod embedded;
 pub mod ingress_events;
 mod options;
 pub mod remotes;

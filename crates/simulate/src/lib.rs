@@ -12,6 +12,7 @@ mod listener;
 mod location;
 mod matcher;
 mod notes;
+mod path;
 mod resources;
 mod route;
 mod virtual_host;

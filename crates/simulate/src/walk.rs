@@ -24,7 +24,7 @@ use crate::call::{Call, Protocol, Tls};
 use crate::cluster::Destination;
 use crate::location::Location;
 use crate::resources::Resources;
-use crate::{chain, listener, notes, route, virtual_host};
+use crate::{chain, listener, notes, path, route, virtual_host};
 
 /// What was passed on the way, and where it ends.
 #[derive(Clone, PartialEq, Debug)]
@@ -242,6 +242,13 @@ fn http(
         Some(RouteSpecifier::ScopedRoutes(_)) | None => (String::new(), None, inline),
     };
     steps.push(of_config(name, config, at.clone()));
+    let Some(call) = as_seen(manager, call) else {
+        return Ok(End::Response {
+            status: 400,
+            body: String::new(),
+        });
+    };
+    let call = &call;
     let config = config.ok_or(Refusal::NoVirtualHost)?;
     let (host, domain) =
         virtual_host::find(config, &call.authority).ok_or(Refusal::NoVirtualHost)?;
@@ -270,6 +277,24 @@ fn http(
             End::Clusters(Vec::new())
         }
     })
+}
+
+/// A request as routes see it: with the path that the connection manager makes of it, and how it came. None where that is
+/// refused.
+fn as_seen(manager: &HttpConnectionManager, call: &Call) -> Option<Call> {
+    const SCHEME: &str = "x-forwarded-proto";
+    let mut seen = Call {
+        path: path::seen_by(manager, &call.path)?,
+        ..call.clone()
+    };
+    let is_edge = manager.use_remote_address == Some(true);
+    let says = seen.headers.iter().any(|(name, _)| name == SCHEME);
+    if is_edge && (manager.xff_num_trusted_hops == 0 || !says) {
+        seen.headers.retain(|(name, _)| name != SCHEME);
+        let scheme = call.header(":scheme").unwrap_or_default();
+        seen.headers.push((SCHEME.to_owned(), scheme));
+    }
+    Some(seen)
 }
 
 fn clusters(resources: &Resources, action: &RouteAction, call: &Call) -> Vec<Destination> {

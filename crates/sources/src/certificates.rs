@@ -20,8 +20,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Running, Sink, Source, SourceEvent};
 use keeping::Keeping;
+use source_api::{Running, Sink, Source, SourceEvent};
 
 /// Identities (`spiffe://...`) whose certificates are wanted.
 pub type Wanted = Arc<BTreeSet<Arc<str>>>;

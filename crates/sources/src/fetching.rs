@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::room::{FetchSlot, Limits, Room};
-use crate::{Sink, SourceEvent};
+use source_api::{Sink, SourceEvent};
 
 /// Fetches that are under way. Each comes to a `T`.
 pub(crate) struct UnderWay<T> {

@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::folder::Folder;
-use crate::{Running, Sink, Source, SourceError, SourceEvent};
 use pending::{Pending, Work};
+use source_api::{Running, Sink, Source, SourceError, SourceEvent};
 use watching::Watching;
 
 /// Without any event the folder is looked at this often: some file systems tell nothing.

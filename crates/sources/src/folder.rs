@@ -17,7 +17,7 @@ use model::kinds::AnyObject;
 use model::parse::{Document, Parsed, Validation};
 use model::{Change, Diagnostic, ObjectKey, Owner, Severity, SourceId};
 
-use crate::open::Stamp;
+use ::disk::open::Stamp;
 use disk::{Outcome, Wanted};
 
 pub(crate) use disk::{Identity, is_below_hidden};

@@ -7,14 +7,15 @@
 //!
 //! Istio: pilot/pkg/model/jwks_resolver.go, 1.32.
 
-mod fetch;
-
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fetch::jwks::{FetchError, Fetcher};
+use fetch::web::RootsError;
+use fetch::web::guard::Guard;
 use ipnet::IpNet;
 use model::jwks::{Demand, FetchedKeys, KeySource};
 use model::outside::Outside;
@@ -24,13 +25,10 @@ use tokio::task::Id;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::spread;
 use crate::fetching::{Keeping, UnderWay, fetch};
 use crate::room::{Limits, host_of};
-use crate::web::RootsError;
-use crate::{Running, Sink, Source, SourceError};
-
-pub use fetch::{FetchError, Fetcher};
+use source_api::backoff::spread;
+use source_api::{Running, Sink, Source, SourceError};
 
 /// The longest that an answer may take, whatever a policy says.
 pub const LONGEST_FETCH: Duration = Duration::from_secs(10);
@@ -71,6 +69,18 @@ pub struct Options {
     pub attempted: Arc<dyn Fn(bool) + Send + Sync>,
 }
 
+impl Options {
+    /// What fetches keys as these say.
+    ///
+    /// # Errors
+    ///
+    /// When the file of further roots is there and cannot be used.
+    pub fn fetcher(&self) -> Result<Fetcher, RootsError> {
+        let guard = Guard::new(&self.blocked, &self.allowed);
+        Fetcher::guarded(guard, self.extra_roots.as_deref(), self.insecure)
+    }
+}
+
 /// The keys of token issuers as a source.
 pub struct KeysSource {
     /// The name under which it is shown.
@@ -109,7 +119,7 @@ async fn run(
     out: Sink,
     stop: CancellationToken,
 ) -> Result<(), RootsError> {
-    let fetcher = Arc::new(Fetcher::new(&options)?);
+    let fetcher = Arc::new(options.fetcher()?);
     let keeping = Known {
         options,
         fetcher,

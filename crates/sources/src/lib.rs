@@ -1,10 +1,8 @@
 //! Config from files, and what is wanted of the outside: keys of token issuers, Wasm modules, addresses of gateways,
 //! certificates of workloads.
 //!
-//! A source reports what it reads as [`model::Change`]s, and what is wrong with it as diagnostics; the store applies
-//! them. Nothing here translates.
+//! Each is a [`source_api::Source`]. Nothing here translates.
 
-pub mod backoff;
 pub mod certificates;
 mod fetching;
 pub mod files;
@@ -12,81 +10,4 @@ pub mod folder;
 pub mod jwks;
 pub mod modules;
 pub mod names;
-pub mod object;
-pub mod open;
 mod room;
-mod sink;
-pub mod web;
-
-use std::pin::Pin;
-use std::time::{Duration, Instant};
-
-use model::{Change, Contents, Diagnostic, Owner, SourceId};
-use tokio_util::sync::CancellationToken;
-
-pub use sink::{Closed, Delivery, Sink};
-
-/// What a source reports.
-#[derive(Debug)]
-pub enum SourceEvent {
-    /// Changes that belong together.
-    Changes(Vec<Change>),
-    /// Changes that belong together, and had to be read.
-    Read {
-        /// The changes.
-        changes: Vec<Change>,
-        /// When it was known that there is something to read.
-        noticed: Instant,
-        /// How long reading took.
-        took: Duration,
-    },
-    /// Everything that is wrong with what the source holds; replaces its earlier findings.
-    Findings(SourceId, Vec<Diagnostic>),
-}
-
-impl SourceEvent {
-    /// The changes that it carries, if any.
-    pub fn changes(&self) -> &[Change] {
-        match self {
-            SourceEvent::Changes(changes) | SourceEvent::Read { changes, .. } => changes,
-            SourceEvent::Findings(..) => &[],
-        }
-    }
-}
-
-/// A source that is being run.
-pub type Running = Pin<Box<dyn Future<Output = Result<(), SourceError>> + Send>>;
-
-/// Something that configuration comes from. Whoever runs it starts it again when it fails.
-pub trait Source: Send {
-    /// Whose objects it reports. It speaks for nobody else.
-    fn owner(&self) -> &Owner;
-
-    /// What it reports whole: it is in sync when it has said so of each of these.
-    fn collections(&self) -> Vec<Contents> {
-        Contents::all().collect()
-    }
-
-    /// Reports everything and says of each collection when that is done, then reports each change, until `stop`.
-    ///
-    /// What was reported stays in force when this ends with an error or panics. The next run reports everything again.
-    fn run(self: Box<Self>, out: Sink, stop: CancellationToken) -> Running;
-}
-
-/// Why a source cannot go on.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct SourceError(Box<dyn std::error::Error + Send + Sync>);
-
-impl SourceError {
-    /// For a reason.
-    pub fn new(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self(reason.into())
-    }
-}
-
-impl From<Closed> for SourceError {
-    fn from(closed: Closed) -> Self {
-        Self::new(closed)
-    }
-}

@@ -27,13 +27,13 @@ use tokio::task::Id;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::spread;
 use crate::fetching::{Keeping, UnderWay, fetch};
 use crate::room::{Limits, host_of};
-use crate::web::RootsError;
-use crate::{Running, Sink, Source, SourceError};
+use ::fetch::web::RootsError;
 use cache::Cache;
 use fetch::Came;
+use source_api::backoff::spread;
+use source_api::{Running, Sink, Source, SourceError};
 
 pub use fetch::{ModuleError, ModuleFetcher};
 

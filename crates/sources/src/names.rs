@@ -21,7 +21,7 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Running, Sink, Source, SourceEvent};
+use source_api::{Running, Sink, Source, SourceEvent};
 
 pub use system::SystemResolver;
 

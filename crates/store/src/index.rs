@@ -45,7 +45,7 @@ pub enum ObjectIndex {
     Grant,
     /// `namespace/name` of a Gateway that applies a VirtualService.
     Gateway,
-    /// Their namespace: ServiceEntries that are charged to its budget ([`model::budget`]).
+    /// Their namespace: ServiceEntries that may be charged to its budget ([`model::budget`]).
     Charged,
     /// [`CLOSED`]: substitutes of objects that were rejected, of every kind.
     Closed,
@@ -158,11 +158,16 @@ pub fn is_unallocated(entry: &Object<ServiceEntry>) -> bool {
     may_allocate(entry) && entry.spec.hosts.iter().any(waits)
 }
 
-/// The addresses of a ServiceEntry, in spec or status.
-pub fn held_addresses(entry: &Object<ServiceEntry>) -> impl Iterator<Item = IpAddr> {
-    let status = entry.status.addresses.iter().map(|a| a.value.as_str());
-    let spec = entry.spec.addresses.iter().map(String::as_str);
-    status.chain(spec).filter_map(|a| a.parse().ok())
+/// The addresses that a controller gave a ServiceEntry, in its status.
+pub fn given_addresses(entry: &Object<ServiceEntry>) -> impl Iterator<Item = IpAddr> {
+    let status = entry.status.addresses.iter();
+    status.filter_map(|a| a.value.parse().ok())
+}
+
+/// The addresses that the author of a ServiceEntry stated.
+pub fn stated_addresses(entry: &Object<ServiceEntry>) -> impl Iterator<Item = IpAddr> {
+    let spec = entry.spec.addresses.iter();
+    spec.filter_map(|a| a.parse().ok())
 }
 
 /// The value of [`ObjectIndex::Allocation`] for ServiceEntries with an address of the same /8, or /16 of IPv6.
@@ -261,13 +266,14 @@ mod istio {
             for endpoint in &object.spec.endpoints {
                 emit(ObjectIndex::Address, endpoint.address.clone());
             }
-            if model::budget::of_entry(&object.spec, 0) > 0 {
+            if model::budget::may_pay(&object.spec) {
                 emit(ObjectIndex::Charged, object.namespace().to_string());
             }
             if super::is_unallocated(object) {
                 emit(ObjectIndex::Allocation, super::UNALLOCATED.to_owned());
             }
-            for address in super::held_addresses(object) {
+            let given = super::given_addresses(object);
+            for address in given.chain(super::stated_addresses(object)) {
                 emit(ObjectIndex::Allocation, super::range_value(address));
             }
             if let Some(selector) = &object.spec.workload_selector {

@@ -37,6 +37,8 @@ pub enum Input<'a> {
     IndexContents(Kind, ObjectIndex, &'a str),
     /// Which namespaces have objects of a kind.
     Namespaces(Kind),
+    /// Whether a namespace has very many objects of a kind.
+    Crowded(Kind, &'a Namespace),
     /// The mesh-wide settings.
     Settings,
     /// The endpoint shards of a service.
@@ -88,6 +90,7 @@ impl Input<'_> {
             Input::IndexMembers(kind, index, value) => hash(5, kind as u8, &[index.name(), value]),
             Input::IndexContents(kind, index, value) => hash(6, kind as u8, &[index.name(), value]),
             Input::Namespaces(kind) => hash(7, kind as u8, &[]),
+            Input::Crowded(kind, namespace) => hash(23, kind as u8, &[namespace]),
             Input::Settings => hash(8, 0, &[]),
             Input::Shards(service) => hash(9, 0, &[&service.namespace, &service.host]),
             Input::Keys(KeySource::Uri(uri)) => hash(11, 0, &[uri]),
@@ -143,6 +146,9 @@ impl fmt::Display for Input<'_> {
                 write!(f, "{} objects with {} {value}", kind.name(), index.name())
             }
             Input::Namespaces(kind) => write!(f, "namespaces with {} objects", kind.name()),
+            Input::Crowded(kind, namespace) => {
+                write!(f, "whether {} objects crowd {namespace}", kind.name())
+            }
             Input::Settings => f.write_str("mesh settings"),
             Input::Shards(service) => {
                 write!(
@@ -241,6 +247,7 @@ mod tests {
                 Input::MembersIn(kind, &namespace),
                 Input::ContentsIn(kind, &namespace),
                 Input::Namespaces(kind),
+                Input::Crowded(kind, &namespace),
             ]);
             for index in [ObjectIndex::Host, ObjectIndex::Address] {
                 inputs.push(Input::IndexMembers(kind, index, "a"));

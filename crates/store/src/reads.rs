@@ -38,6 +38,8 @@ pub trait Reads {
     fn names_in<T: Stored>(&self, namespace: &Namespace) -> Vec<ObjectName>;
     /// The namespaces that hold objects of a kind, sorted.
     fn namespaces<T: Stored>(&self) -> Vec<Namespace>;
+    /// Whether a namespace holds so many objects of a kind that small ones are charged to its budget as well.
+    fn is_crowded<T: Stored>(&self, namespace: &Namespace) -> bool;
     /// Every object with that index value, by name.
     fn list_by<T: Stored>(&self, index: ObjectIndex, value: &str) -> Vec<Arc<Object<T>>>;
     /// The names of the objects with that index value, sorted.
@@ -127,6 +129,11 @@ impl Reads for Cx<'_, Snapshot> {
     fn namespaces<T: Stored>(&self) -> Vec<Namespace> {
         let snapshot = read(self, Input::Namespaces(T::KIND));
         T::table(&snapshot.tables).namespaces().cloned().collect()
+    }
+
+    fn is_crowded<T: Stored>(&self, namespace: &Namespace) -> bool {
+        let snapshot = read(self, Input::Crowded(T::KIND, namespace));
+        T::table(&snapshot.tables).is_crowded(namespace)
     }
 
     fn list_by<T: Stored>(&self, index: ObjectIndex, value: &str) -> Vec<Arc<Object<T>>> {

@@ -84,6 +84,13 @@ macro_rules! declare_tables {
                 }
             }
 
+            /// Whether a namespace holds very many objects of a kind.
+            pub fn is_crowded(&self, kind: Kind, namespace: &Namespace) -> bool {
+                match kind {
+                    $(Kind::$variant => self.$table.is_crowded(namespace)),+
+                }
+            }
+
             /// The keys of every object of a namespace.
             pub(crate) fn keys_in(&self, namespace: &Namespace) -> Vec<ObjectKey> {
                 let mut all = Vec::new();
@@ -199,6 +206,7 @@ impl Snapshot {
         };
         let membership = old.is_some() != new.is_some();
         let had_namespace = self.tables.has_namespace(kind, namespace);
+        let was_crowded = self.tables.is_crowded(kind, namespace);
         self.tables.set_any(key, new, &mut |index, value, moved| {
             if visible {
                 touch(Input::IndexContents(kind, index, value));
@@ -222,6 +230,9 @@ impl Snapshot {
         }
         if had_namespace != self.tables.has_namespace(kind, namespace) {
             touch(Input::Namespaces(kind));
+        }
+        if was_crowded != self.tables.is_crowded(kind, namespace) {
+            touch(Input::Crowded(kind, namespace));
         }
         true
     }

@@ -153,6 +153,12 @@ impl<T: Indexed> Table<T> {
         self.namespaces.contains_key(namespace)
     }
 
+    /// Whether a namespace holds so many objects that small ones are charged to its budget as well.
+    pub fn is_crowded(&self, namespace: &Namespace) -> bool {
+        let count = self.namespaces.get(namespace).copied().unwrap_or(0);
+        count > model::budget::CROWD
+    }
+
     /// How many objects there are.
     pub fn len(&self) -> usize {
         self.rows.size()

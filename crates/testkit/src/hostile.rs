@@ -270,6 +270,8 @@ mod tests {
             "${secret.",
             "%ENVIRONMENT",
             "A.example",
+            "a.example.\"",
+            "*.a.example",
         ] {
             assert!(text.contains(part), "{part:?}");
         }

@@ -34,9 +34,14 @@ pub struct World {
     owner: Owner,
 }
 
-/// What lets configuration do what istiod lets it do: recordings have endpoints and Gateways on the machine of a proxy.
+/// What lets configuration do what istiod lets it do: recordings have endpoints and Gateways on the machine of a proxy, and
+/// Gateways of other namespaces that name its files.
 pub fn as_istiod() -> impl Iterator<Item = (String, String)> {
-    let all = ["PILOTHOUSE_LOCAL_ENDPOINTS", "PILOTHOUSE_GATEWAY_BINDS"];
+    let all = [
+        "PILOTHOUSE_LOCAL_ENDPOINTS",
+        "PILOTHOUSE_GATEWAY_BINDS",
+        "PILOTHOUSE_PROXY_FILES",
+    ];
     all.into_iter()
         .map(|name| (name.to_owned(), "*".to_owned()))
 }

@@ -3,14 +3,13 @@
 //! An address that an entry has in its status stays, across restarts and whatever becomes of other entries. A host
 //! without any gets the lowest address of each range that nobody has, older entries first: what generation gives it as
 //! long as its status names none. An address that was given is not given again while its entry is there, also before
-//! anybody has seen it written. Where two entries have one address the older one keeps it; an address that a user wrote
-//! into a spec belongs to that entry alone.
+//! anybody has seen it written. Where two entries have one address the older one keeps it, whether it was given it or a user
+//! wrote it into its spec; an entry without a date counts as younger than all others.
 //!
 //! Istio: pilot/pkg/controllers/ipallocate/ipallocate.go, 1.32.
 
 mod allocator;
 
-use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -47,8 +46,8 @@ pub struct Entry {
 
 impl Entry {
     /// The order in which entries are served: that of generation.
-    fn order(&self) -> (Option<Timestamp>, &ObjectName) {
-        (self.created, &self.name)
+    fn order(&self) -> (bool, Option<Timestamp>, &ObjectName) {
+        (self.created.is_none(), self.created, &self.name)
     }
 
     fn identity(&self) -> Identity {
@@ -136,19 +135,15 @@ impl Given {
         self.forget(&entries);
         let mut book = Book {
             taken: BTreeMap::new(),
+            stated: BTreeMap::new(),
             v4: facts.v4.network().into(),
             v6: facts.v6.network().into(),
             facts,
         };
-        for entry in &entries {
-            for address in &entry.user {
-                let owner = || entry.name.clone();
-                book.taken.entry(*address).or_insert_with(owner);
-            }
-        }
         let mut done = Allocated::default();
         let mut kept: Vec<Hosts> = Vec::new();
         for entry in &entries {
+            book.state(entry);
             kept.push(self.keep(entry, &mut book, &mut done.conflicts));
         }
         for entry in &entries {
@@ -170,7 +165,9 @@ impl Given {
                 }
             }
         }
+        book.stated.clear();
         for (entry, mut kept) in entries.into_iter().zip(kept) {
+            book.state(entry);
             for host in &entry.hosts {
                 let addresses = kept.entry(host.clone()).or_default();
                 complete(entry, host, addresses, &mut book, &mut done);
@@ -208,7 +205,7 @@ impl Given {
             if addresses.is_empty() {
                 addresses = given.and_then(|g| g.get(host)).cloned().unwrap_or_default();
             }
-            addresses.retain(|address| match book.taken.get(address) {
+            addresses.retain(|address| match book.owner(address) {
                 // Elsewhere they are what somebody wrote on purpose.
                 _ if !book.facts.in_range(address) => true,
                 None => {
@@ -261,20 +258,41 @@ fn complete(
 struct Book<'f> {
     facts: &'f Facts,
     taken: BTreeMap<IpAddr, ObjectName>,
+    /// What users wrote into the specs of the entries that were served so far: what a younger one states moves no older one.
+    stated: BTreeMap<IpAddr, ObjectName>,
     v4: u32,
     v6: u128,
 }
 
 impl Book<'_> {
+    fn state(&mut self, entry: &Entry) {
+        for address in &entry.user {
+            let owner = || entry.name.clone();
+            self.stated.entry(*address).or_insert_with(owner);
+        }
+    }
+
+    fn owner(&self, address: &IpAddr) -> Option<&ObjectName> {
+        self.taken.get(address).or_else(|| self.stated.get(address))
+    }
+
+    /// Gives an address away, unless somebody has it.
+    fn give(&mut self, address: IpAddr, owner: &ObjectName) -> Option<IpAddr> {
+        if self.owner(&address).is_some() {
+            return None;
+        }
+        self.taken.insert(address, owner.clone());
+        Some(address)
+    }
+
     /// The network address and the last one are nobody's.
     fn next_v4(&mut self, owner: &ObjectName) -> Option<IpAddr> {
         let last = u32::from(self.facts.v4.broadcast());
         while self.v4 + 1 < last {
             self.v4 += 1;
-            let address = IpAddr::V4(Ipv4Addr::from(self.v4));
-            if let Slot::Vacant(free) = self.taken.entry(address) {
-                free.insert(owner.clone());
-                return Some(address);
+            let free = self.give(IpAddr::V4(Ipv4Addr::from(self.v4)), owner);
+            if free.is_some() {
+                return free;
             }
         }
         None
@@ -284,10 +302,9 @@ impl Book<'_> {
         let last = u128::from(self.facts.v6.broadcast());
         while self.v6 < last {
             self.v6 += 1;
-            let address = IpAddr::V6(Ipv6Addr::from(self.v6));
-            if let Slot::Vacant(free) = self.taken.entry(address) {
-                free.insert(owner.clone());
-                return Some(address);
+            let free = self.give(IpAddr::V6(Ipv6Addr::from(self.v6)), owner);
+            if free.is_some() {
+                return free;
             }
         }
         None

@@ -12,4 +12,4 @@ pub mod sets;
 pub mod status;
 pub mod testing;
 
-pub use place::{ClusterPlace, EmbeddedPlace, Limits, ObjectRef, Page, Part, Place, WriteError};
+pub use place::{ClusterPlace, Limits, ObjectRef, Page, Part, Place, WriteError};

@@ -4,7 +4,6 @@
 //! nothing: whoever writes knows what a refusal means for it.
 
 mod cluster;
-mod embedded;
 mod rest;
 
 use std::fmt;
@@ -15,7 +14,7 @@ use model::{Kind, ObjectName};
 use serde_json::Value;
 
 pub use cluster::{ClusterPlace, Limits};
-pub use embedded::EmbeddedPlace;
+pub use rest::{ApiRequest, MANAGER, Transport, answer};
 
 /// An object of an API, of any kind.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

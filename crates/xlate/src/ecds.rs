@@ -10,6 +10,7 @@ use mesh::capabilities::{Capabilities, CertificateSource, Loadable};
 use mesh::edge::AskedOf;
 use mesh::gateways::{self, GatewayKey};
 use mesh::proxy::Traits;
+use model::diagnostic::Diagnostic;
 use model::module::ModuleDemand;
 use model::node::Role;
 use policy::edge::options::OptionsOf;
@@ -18,14 +19,16 @@ use policy::envoy_filter;
 use policy::envoy_filter::{ExtensionPatchesOf, SelectedBy};
 use policy::traffic_extension::{self, ExtensionConfigOf, ExtensionsOf, PullFrom};
 use store::{Reads, Snapshot};
-use xds::{Resource, ResourceSet};
+use xds::ResourceSet;
+
+use crate::judged;
 
 /// Proxies that have the same extension configurations.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ExtensionConfigsOf {
     patched: SelectedBy,
     extensions: ExtensionsOf,
-    /// Whether they have an agent, which fetches their modules.
+    /// Whether they have an agent, which fetches their modules and puts them into configurations before Envoy sees these.
     agent: bool,
     /// The cluster whose pull secrets they may have.
     pull: Option<PullFrom>,
@@ -54,7 +57,8 @@ impl ExtensionConfigsOf {
     pub(crate) fn set(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
         let patches = cx.query(&ExtensionPatchesOf(self.patched.clone()));
         let added = envoy_filter::extension::added(&patches)
-            .map(|config| Arc::new(Resource::encode(config.name.as_str(), config)));
+            .filter_map(|patch| judged::added(patch, !self.agent).ok())
+            .map(Arc::new);
         let extensions = cx.query(&self.extensions);
         let wasm = extensions.iter().filter_map(|extension| {
             let key = ExtensionConfigOf {
@@ -62,7 +66,11 @@ impl ExtensionConfigsOf {
                 agent: self.agent,
                 pull: self.pull.clone(),
             };
-            (*cx.query(&key)).clone()
+            let config = (*cx.query(&key)).clone()?;
+            match self.agent {
+                true => Some(config),
+                false => judged::extension(&config),
+            }
         });
         let library = self.library.as_ref().and_then(|gateway| {
             let asked = cx.query(&AskedOf(gateway.clone()));
@@ -74,7 +82,18 @@ impl ExtensionConfigsOf {
             Some(library_configs(section, &entries, namespace))
         });
         let library = library.into_iter().flatten().map(Arc::new);
+        let library = library.filter_map(|resource| judged::extension(&resource));
         ResourceSet::new(added.chain(wasm).chain(library))
+    }
+
+    /// What EnvoyFilters add and proxies would refuse.
+    pub(crate) fn refused(&self, cx: &Cx<'_, Snapshot>) -> Vec<Diagnostic> {
+        let patches = cx.query(&ExtensionPatchesOf(self.patched.clone()));
+        let added = envoy_filter::extension::added(&patches);
+        added
+            .filter_map(|patch| judged::added(patch, !self.agent).err())
+            .map(|finding| *finding)
+            .collect()
     }
 
     /// The modules that are to be fetched for them.

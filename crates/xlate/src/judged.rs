@@ -7,6 +7,7 @@
 
 mod assignment;
 mod cluster;
+mod extension;
 mod filled;
 mod listener;
 mod origin;
@@ -14,6 +15,7 @@ mod route;
 
 pub(crate) use assignment::assignment;
 pub(crate) use cluster::cluster;
+pub(crate) use extension::{added, extension};
 pub(crate) use filled::filled;
 pub(crate) use listener::listener;
 pub(crate) use origin::{finding, of_rule, rule_of};

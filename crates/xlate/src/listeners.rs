@@ -30,6 +30,7 @@ use inbound::matching::{PLAIN_HTTP, PLAIN_HTTP_10};
 use incr::Cx;
 use mesh::address::wildcards;
 use mesh::keyed::Keyed;
+use model::object::ObjectKey;
 use parts::{SidePartsOf, TcpParts};
 use policy::authn::MutualTls;
 use policy::envoy_filter::{self, Context, ListenerPatches, ListenerPatchesOf};
@@ -106,21 +107,23 @@ fn plain_http(cx: &Cx<'_, Snapshot>) -> &'static [&'static str] {
 /// The listeners that patches add.
 fn added(patches: &ListenerPatches, context: Context) -> impl Iterator<Item = Arc<Resource>> {
     envoy_filter::listener::added(patches, context)
-        .filter_map(|listener| judged::listener(listener.clone(), Vec::new()))
+        .filter_map(|listener| judged::listener(listener.clone(), Vec::new(), &|_| None))
 }
 
-/// A listener, encoded as the patches leave it.
+/// A listener, encoded as the patches leave it. `whose` says which object the filter chain at a place was made from.
 fn encode(
     patches: Option<&ListenerPatches>,
     context: Context,
     listener: Listener,
+    whose: &dyn Fn(usize) -> Option<ObjectKey>,
 ) -> Option<Arc<Resource>> {
     let mut found = Vec::new();
-    let listener = match patches {
-        Some(patches) => envoy_filter::listener::apply(patches, context, listener, &mut found)?,
-        None => listener,
+    let Some(patches) = patches else {
+        return judged::listener(listener, found, whose);
     };
-    judged::listener(listener, found)
+    let listener = envoy_filter::listener::apply(patches, context, listener, &mut found)?;
+    // Patches may have put chains in other places.
+    judged::listener(listener, found, &|_| None)
 }
 
 impl InboundServer {

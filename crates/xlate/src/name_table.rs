@@ -54,11 +54,17 @@ fn table(cx: &Cx<'_, Snapshot>, key: &NameTableOf) -> BTreeMap<String, NameInfo>
         return table;
     }
     let scope = cx.query(&ScopeOf(key.scope.clone()));
+    let dns_domain = format!("{}.svc.{}", key.scope.namespace, cx.settings().domain);
     for service in scope
         .egress
         .iter()
         .flat_map(|egress| egress.services.iter())
     {
+        // By these names the workload means a Service of the cluster.
+        if service.registry == Registry::External && scope.is_short_name(&service.host, &dns_domain)
+        {
+            continue;
+        }
         let addresses = key.addressing.all(service);
         let ips = if addresses.iter().any(|a| &**a == "0.0.0.0") {
             if service.resolution == Resolution::Passthrough && !service.ports.is_empty() {

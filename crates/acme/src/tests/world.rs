@@ -11,9 +11,9 @@ use std::time::{Duration, Instant, SystemTime};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::BoxFuture;
-use mesh::challenges::{Answer, answers};
 use model::ObjectName;
 use model::certificate::PrivateKey;
+use model::challenges::{Answer, answers};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -344,13 +344,13 @@ async fn respond(
 
 fn answer(folder: &Path, head: &str) -> Option<String> {
     let path = head.split_whitespace().nth(1)?;
-    let token = path.strip_prefix(mesh::challenges::PATH)?;
+    let token = path.strip_prefix(model::challenges::PATH)?;
     let host = head.lines().find_map(|line| line.strip_prefix("Host: "))?;
     let host = host.split(':').next()?;
     let files = std::fs::read_dir(folder).ok()?.flatten();
     let mut all = files.filter_map(|file| {
         let order: Value = serde_json::from_slice(&std::fs::read(file.path()).ok()?).ok()?;
-        let kept = order["data"][mesh::challenges::ANSWERS].as_str()?;
+        let kept = order["data"][model::challenges::ANSWERS].as_str()?;
         Some(answers(&STANDARD.decode(kept).ok()?))
     });
     let found = all.find_map(|of_order| {

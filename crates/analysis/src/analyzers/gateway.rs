@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use incr::Cx;
+use incr::{Cx, Query};
 use model::kinds::istio::Gateway;
 use model::kinds::kube::{Secret, Service};
-use model::{Labels, Namespace, Object, Severity, Timestamp};
+use model::{Labels, Namespace, Object, ObjectName, Severity, Timestamp};
 use proto_istio::networking::ServerTlsSettings;
 use store::{Reads, Snapshot};
 
@@ -172,7 +172,9 @@ fn invalid<'a>(
         .help("put a certificate and its key in PEM into tls.crt and tls.key")
 }
 
-/// Certificates that several gateways of the same workloads use: browsers reuse a connection for both hosts.
+/// Certificates that several gateways of the same workloads use: browsers reuse a connection for both hosts. Hosts of Ingresses
+/// with annotations share their routes, so each is served on the connections of others. A gateway is told of once for each
+/// certificate, however many share it.
 ///
 /// Istio: pkg/config/analysis/analyzers/gateway/certificate.go, 1.32.
 pub(crate) fn certificates(
@@ -184,16 +186,30 @@ pub(crate) fn certificates(
     if own.is_empty() {
         return;
     }
-    for other in cx.list::<Gateway>() {
+    let mut open = own;
+    let others = match gateway.meta.is_edge() {
+        true => cx
+            .query(&OwnRoutes)
+            .iter()
+            .filter_map(|name| cx.get::<Gateway>(name))
+            .collect(),
+        false => cx.list::<Gateway>(),
+    };
+    for other in others {
+        if open.is_empty() {
+            return;
+        }
         let mut selector = gateway.spec.selector.iter();
         let same_workloads = selector.all(|(k, v)| other.spec.selector.get(k) == Some(v));
         if other.meta.name == gateway.meta.name || !same_workloads {
             continue;
         }
-        let shared = own
+        let shared = open
             .iter()
-            .find(|(_, tls)| tls_servers(&other).any(|(_, theirs)| same_certificate(tls, theirs)));
-        if let Some((i, _)) = shared {
+            .find(|(_, tls)| tls_servers(&other).any(|(_, theirs)| same_certificate(tls, theirs)))
+            .copied();
+        if let Some((i, shared)) = shared {
+            open.retain(|(_, tls)| !same_certificate(tls, shared));
             report
                 .add(
                     gateway,
@@ -206,6 +222,20 @@ pub(crate) fn certificates(
                 )
                 .help("serve all hosts of a certificate from one Gateway");
         }
+    }
+}
+
+/// The Gateways that do not share their routes with those of other hosts.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct OwnRoutes;
+
+impl Query<Snapshot> for OwnRoutes {
+    type Value = Vec<ObjectName>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let all = cx.list::<Gateway>().into_iter();
+        let own = all.filter(|gateway| !gateway.meta.is_edge());
+        own.map(|gateway| gateway.meta.name.clone()).collect()
     }
 }
 

@@ -33,7 +33,8 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, ingress: &Object<Ingress>, report: &m
         let proxies = cx.settings().features.ingress_namespace.clone();
         let of_proxies = ObjectName::new(proxies, tls.secret_name.clone());
         let is_there = |name| cx.get::<Secret>(name).is_some();
-        if !tls.secret_name.is_empty() && !is_there(&of_proxies) && !is_there(&name) {
+        let is_told = is_served_with_annotations(cx, ingress);
+        if !is_told && !tls.secret_name.is_empty() && !is_there(&of_proxies) && !is_there(&name) {
             report
                 .add(
                     ingress,
@@ -44,6 +45,20 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, ingress: &Object<Ingress>, report: &m
                 .help("HTTPS for these hosts fails until the Secret exists");
         }
     }
+}
+
+/// Whether an Ingress is one of those with annotations, of whose Secrets their translation tells.
+fn is_served_with_annotations(cx: &Cx<'_, Snapshot>, ingress: &Object<Ingress>) -> bool {
+    let stated = ingress.meta.annotations.get("kubernetes.io/ingress.class");
+    let class = stated.or(ingress.spec.ingress_class_name.as_deref());
+    let served = |word: &str| {
+        cx.settings()
+            .features
+            .edge_classes
+            .iter()
+            .any(|c| **c == *word)
+    };
+    served("*") || served(class.unwrap_or("nginx"))
 }
 
 fn leads(
@@ -67,6 +82,10 @@ fn leads(
             .help("an Ingress leads to Services of its own namespace; requests to others get 503");
         return;
     };
+    if &*service.spec.service_type == "ExternalName" {
+        // It need not state its ports.
+        return;
+    }
     let mut ports = service.spec.ports.iter();
     let stated = &to.port;
     let known = match stated.name.is_empty() {

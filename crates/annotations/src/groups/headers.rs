@@ -14,6 +14,8 @@ pub struct HeaderControl {
     pub response: HeaderChange,
     /// `custom-headers`: a ConfigMap whose data are headers of responses that are set.
     pub of_config_map: Option<Reference>,
+    /// `strict-transport-security` of answers over TLS.
+    pub hsts: Option<Arc<str>>,
 }
 
 /// How headers are changed. Names are valid and in lower case, values have no control characters.

@@ -29,6 +29,7 @@ pub(crate) fn read(r: &mut Reader<'_>) -> HeaderControl {
     };
     by_options(r, &mut response);
     HeaderControl {
+        hsts: hsts(r).map(Into::into),
         request,
         response,
         of_config_map: r.get("custom-headers", reference),
@@ -86,12 +87,8 @@ fn names(r: &mut Reader<'_>, name: &'static str) -> Vec<Arc<str>> {
     names
 }
 
-/// Headers that options of ingress-nginx's ConfigMap set and remove, where annotations say nothing of them.
+/// Headers that options of ingress-nginx's ConfigMap remove, where annotations say nothing of them.
 fn by_options(r: &mut Reader<'_>, response: &mut HeaderChange) {
-    const HSTS: &str = "strict-transport-security";
-    if let Some(value) = hsts(r).filter(|_| !response.set.contains_key(HSTS)) {
-        response.set.insert(HSTS.into(), value.into());
-    }
     let hidden = r.option("hide-headers", |text| {
         list(text, MOST)?
             .into_iter()
@@ -105,14 +102,14 @@ fn by_options(r: &mut Reader<'_>, response: &mut HeaderChange) {
     }
 }
 
-/// The value of `Strict-Transport-Security`, where an option states anything of it.
+/// The value of `Strict-Transport-Security`: with nginx's dialect that is so by default, else where an option states anything of it.
 fn hsts(r: &mut Reader<'_>) -> Option<String> {
     let on = r.option("hsts", boolean);
     let age = r.option("hsts-max-age", count);
     let below = r.option("hsts-include-subdomains", boolean);
     let preload = r.option("hsts-preload", boolean);
     let stated = on.is_some() || age.is_some() || below.is_some() || preload.is_some();
-    if !stated || on == Some(false) {
+    if !stated && !r.is_nginx() || on == Some(false) {
         return None;
     }
     let mut value = format!("max-age={}", age.unwrap_or(31_536_000));

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use fetch::jwks::Fetcher;
+use fetch::web::RootsError;
 use identity::jwt::{IssuerKeys, Jwt, Keys, is_known};
 use model::jwks::KeySource;
 use serde_json::Value;
-use sources::jwks::Fetcher;
-use sources::web::RootsError;
 
 use super::Who;
 pub use identity::jwt::TokenError;

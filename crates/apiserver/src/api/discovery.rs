@@ -116,7 +116,12 @@ fn aggregated_version(accept: &str) -> Option<&'static str> {
     ["v2", "v2beta1"].into_iter().find(|v| wants(v))
 }
 
+/// The groups, those of Kubernetes itself before those of definitions: a name that both have means the former for kubectl,
+/// which takes the first.
 fn groups(catalog: &Catalog) -> impl Iterator<Item = (String, Vec<String>)> {
+    let natives = catalog.all().filter(|resource| resource.native);
+    let mut natives: BTreeSet<String> = natives.map(|r| r.group.to_string()).collect();
+    natives.extend(REVIEWS.iter().map(|(group, ..)| (*group).to_owned()));
     let own = |(group, versions): (std::sync::Arc<str>, Vec<std::sync::Arc<str>>)| {
         (
             group.to_string(),
@@ -133,7 +138,10 @@ fn groups(catalog: &Catalog) -> impl Iterator<Item = (String, Vec<String>)> {
         .map(own)
         .chain(reviews)
         .collect();
-    all.sort();
+    all.sort_by(|(a, of_a), (b, of_b)| {
+        let by = |group: &String| !natives.contains(group);
+        (by(a), a, of_a).cmp(&(by(b), b, of_b))
+    });
     all.into_iter()
 }
 

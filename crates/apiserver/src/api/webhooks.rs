@@ -16,12 +16,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use fetch::web::guard::Guard;
 use futures::future::join_all;
 use http::StatusCode;
 use ipnet::IpNet;
 use model::special::LOOPBACK;
 use serde_json::{Value, json};
-use sources::web::guard::Guard;
 use tokio::sync::Semaphore;
 
 use super::{Api, Call, admit, heavy};

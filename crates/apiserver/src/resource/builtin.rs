@@ -237,6 +237,19 @@ fn columns(kind: Kind) -> Arc<[Column]> {
                 stored::count(o, "availableReplicas")
             }),
         ],
+        Kind::Ingress => vec![
+            made("Class", "string", |o| {
+                or_none(&o["spec"]["ingressClassName"])
+            }),
+            made("Hosts", "string", |o| ingress_hosts(&o["spec"]["rules"])),
+            made("Address", "string", ingress_addresses),
+            made("Ports", "string", |o| {
+                let has_tls = o["spec"]["tls"]
+                    .as_array()
+                    .is_some_and(|tls| !tls.is_empty());
+                if has_tls { "80, 443" } else { "80" }.into()
+            }),
+        ],
         Kind::Namespace => vec![made("Status", "string", |o| o["status"]["phase"].clone())],
         Kind::Service => vec![
             made("Type", "string", |o| o["spec"]["type"].clone()),
@@ -269,6 +282,31 @@ fn or_none(value: &Value) -> Value {
     }
 }
 
+/// The hosts of rules, as kube-apiserver shows them: three, and how many there are more.
+fn ingress_hosts(rules: &Value) -> Value {
+    const SHOWN: usize = 3;
+    let rules = rules.as_array().map(Vec::as_slice).unwrap_or_default();
+    let hosts = rules.iter().filter_map(|rule| rule["host"].as_str());
+    let hosts: Vec<&str> = hosts.filter(|host| !host.is_empty()).take(SHOWN).collect();
+    let shown = hosts.join(",");
+    match rules.len().saturating_sub(SHOWN) {
+        _ if hosts.is_empty() => "*".into(),
+        more if more > 0 && hosts.len() == SHOWN => format!("{shown} + {more} more...").into(),
+        _ => shown.into(),
+    }
+}
+
+/// Where an Ingress is reached, by its status.
+fn ingress_addresses(object: &Value) -> Value {
+    let points = object["status"]["loadBalancer"]["ingress"].as_array();
+    let address = |point: &Value| {
+        let stated = |field: &str| point[field].as_str().filter(|text| !text.is_empty());
+        Some(stated("ip").or_else(|| stated("hostname"))?.to_owned())
+    };
+    let addresses: Vec<String> = points.into_iter().flatten().filter_map(address).collect();
+    addresses.join(",").into()
+}
+
 fn service_ports(object: &Value) -> Value {
     let ports = object["spec"]["ports"].as_array();
     let shown: Vec<String> = ports
@@ -288,5 +326,31 @@ fn service_ports(object: &Value) -> Value {
         "<none>".into()
     } else {
         shown.join(",").into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ingress_is_shown_as_kube_apiserver_shows_it() {
+        let rules =
+            |hosts: &[&str]| -> Value { hosts.iter().map(|host| json!({"host": host})).collect() };
+        for (hosts, wanted) in [
+            (&[][..], "*"),
+            (&[""], "*"),
+            (&["a.test"], "a.test"),
+            (&["a.test", "b.test", "c.test"], "a.test,b.test,c.test"),
+            (
+                &["a.test", "b.test", "c.test", "d.test", "e.test"],
+                "a.test,b.test,c.test + 2 more...",
+            ),
+        ] {
+            assert_eq!(ingress_hosts(&rules(hosts)), wanted, "{hosts:?}");
+        }
+        let reached = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.50"}, {"hostname": "lb.test"}]}}});
+        assert_eq!(ingress_addresses(&reached), "192.0.2.50,lb.test");
+        assert_eq!(ingress_addresses(&json!({})), "");
     }
 }

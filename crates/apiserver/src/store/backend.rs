@@ -11,7 +11,7 @@ use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
 use super::StoreError;
-use crate::private;
+use disk::private;
 
 /// Bytes that are rewritten at once.
 const CHUNK: u64 = 1 << 20;

@@ -11,7 +11,7 @@ use redb::{Database, ReadableTable, StorageBackend};
 use super::backend::StoreFile;
 use super::disk::{BY_OBJECT, Disk, LEDGER, META, OBJECTS, failed};
 use super::{FILE, MARKS, StoreError};
-use crate::private::{self, Draft, Gate, open_gate};
+use disk::private::{self, Draft, Gate, open_gate};
 
 /// Copies every table, as one moment has them, to a new file. Returns the revision of the copy.
 pub(super) fn backup(disk: &Disk, to: &Path, gate: &Gate<'_>) -> Result<u64, StoreError> {

@@ -323,7 +323,7 @@ async fn a_clock_that_jumps_ahead_drops_no_history() {
 /// Every step of a backup and of a restore fails once: nothing is left that could be taken for whole.
 #[tokio::test]
 async fn a_backup_and_a_restore_are_whole_or_not_there() {
-    use crate::private::Step;
+    use ::disk::private::Step;
     use std::cell::Cell;
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(&dir.path().join("one"), Keep::default()).unwrap();

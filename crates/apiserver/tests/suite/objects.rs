@@ -3,7 +3,7 @@
 use apiserver::access::Who;
 use apiserver::api::Request;
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{APPLY, JSON, MAPS, MERGE, ROUTES, STRATEGIC, World, map, route};
 
@@ -363,6 +363,25 @@ async fn discovery_tells_every_kind() {
         .find(|g| g["metadata"]["name"] == "networking.istio.io")
         .unwrap();
     assert_eq!(istio["versions"][0]["version"], "v1");
+    // A name that several groups have means that of Kubernetes for kubectl, which takes the first.
+    let names = |items: &Value, name: fn(&Value) -> &Value| -> Vec<String> {
+        let items = items.as_array().unwrap().iter();
+        items
+            .map(|item| name(item).as_str().unwrap().to_owned())
+            .collect()
+    };
+    let (_, plain) = world.get("/apis").await;
+    for groups in [
+        names(&all["items"], |item| &item["metadata"]["name"]),
+        names(&plain["groups"], |group| &group["name"]),
+    ] {
+        let at = |name: &str| groups.iter().position(|group| group == name);
+        assert!(
+            at("networking.k8s.io") < at("networking.internal.knative.dev"),
+            "{groups:?}"
+        );
+        assert!(at("authorization.k8s.io") < at("gateway.networking.k8s.io"));
+    }
     let (_, index) = world.get("/openapi/v3").await;
     for path in index["paths"].as_object().unwrap().keys() {
         assert_eq!(

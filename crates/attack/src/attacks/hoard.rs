@@ -7,6 +7,7 @@
 mod canaries;
 mod objects;
 mod proxies;
+mod services;
 
 use std::fs;
 use std::sync::Arc;
@@ -127,6 +128,63 @@ pub(super) const SIDECARS: Attack = hoard(
     "hoard-sidecars",
     "Sidecars with very many egress listeners",
     |target| writes(target, objects::sidecars),
+);
+
+pub(super) const GATEWAYS: Attack = hoard(
+    "hoard-gateways",
+    "Gateways with 500 servers each, every server on a port of its own",
+    |target| writes(target, objects::gateways),
+);
+
+pub(super) const SMALL_GATEWAYS: Attack = hoard(
+    "hoard-small-gateways",
+    "Gateways of one server with TLS, and a rule for all of their hosts",
+    |target| writes(target, objects::small_gateways),
+);
+
+pub(super) const SMALL_RULES: Attack = hoard(
+    "hoard-small-rules",
+    "VirtualServices that each make less than is free",
+    |target| writes(target, objects::small_rules),
+);
+
+pub(super) const SERVICES: Attack = hoard("hoard-services", "Services of 500 ports", |target| {
+    writes(target, services::ports)
+});
+
+pub(super) const SMALL_SERVICES: Attack =
+    hoard("hoard-small-services", "Services of one port", |target| {
+        writes(target, services::small)
+    });
+
+pub(super) const SLICES: Attack = hoard(
+    "hoard-slices",
+    "EndpointSlices of 100 endpoints times 100 ports",
+    |target| writes(target, services::slices),
+);
+
+pub(super) const SMALL_SLICES: Attack = hoard(
+    "hoard-small-slices",
+    "EndpointSlices that each make less than is free",
+    |target| writes(target, services::small_slices),
+);
+
+pub(super) const WORKLOADS: Attack = hoard(
+    "hoard-workloads",
+    "1,000 WorkloadEntries that every Service and ServiceEntry selects",
+    |target| writes(target, services::workloads),
+);
+
+pub(super) const PLAIN_INGRESSES: Attack = hoard(
+    "hoard-plain-ingresses",
+    "Ingresses of Istio's class with 100 paths of a host",
+    |target| writes(target, canaries::plain),
+);
+
+pub(super) const LISTENERS: Attack = hoard(
+    "hoard-listeners",
+    "Gateways of the Gateway API with 64 listeners",
+    |target| writes(target, objects::listeners),
 );
 
 pub(super) const ROUTES: Attack = hoard(

@@ -6,9 +6,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use apiserver::private;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use disk::private;
 use serde_json::{Value, json};
 use writeback::{ObjectRef, Part, Place, WriteError};
 use zeroize::Zeroizing;
@@ -242,7 +242,7 @@ fn read(path: &Path) -> Result<Option<Value>, WriteError> {
     if !path.exists() {
         return Ok(None);
     }
-    let contents = sources::open::read(path, LARGEST).map_err(|e| failed(path, &e))?;
+    let contents = disk::open::read(path, LARGEST).map_err(|e| failed(path, &e))?;
     let bytes = Zeroizing::new(contents.bytes);
     let object = serde_json::from_slice(&bytes).map_err(|e| failed(path, &e))?;
     Ok(Some(object))

@@ -62,7 +62,7 @@ impl Annotated {
 
 /// Where in an object an annotation of that key stands.
 fn path_of(key: &str) -> String {
-    format!("metadata.annotations[{key}]")
+    format!("metadata.annotations[{key:?}]")
 }
 
 /// A note about an annotation as a finding.

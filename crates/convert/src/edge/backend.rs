@@ -26,9 +26,15 @@ pub(super) fn destinations(
             let number = refer::port(read, &name, Some(port))?;
             let service = ObjectKey {
                 kind: Kind::Service,
-                name,
+                name: name.clone(),
             };
             let target = refer::target(read, ingress, Named::Object(service), others)?;
+            if let Some(host) = target.nowhere() {
+                let sentence = format!(
+                    "the Service {name} stands for {host}, of which nothing says where it is (a ServiceEntry with that host, the port {number} and `resolution: DNS` does)"
+                );
+                return Err(sentence.into());
+            }
             Ok(vec![to(&target, number, None, 100)])
         }
         Backend::Destinations => {

@@ -78,7 +78,9 @@ impl Derive for IngressCharge {
         });
         Charge {
             created: rules.created(),
-            bytes: model::budget::charge(made.fold(0, usize::saturating_add)),
+            bytes: model::budget::charge(made.fold(0, usize::saturating_add), || {
+                read.is_crowded::<Ingress>(&self.0.namespace)
+            }),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use annotations::{HttpsRedirect, Protocol, Redirects, Retry, Text};
+use annotations::{Dialect, HttpsRedirect, Protocol, Redirects, Retry, Text};
 use model::edge::Rpc;
 use model::{Kind, ObjectKey, ObjectName};
 use proto_istio::networking::http_body::Specifier;
@@ -28,6 +28,7 @@ use crate::strata::Routes;
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Draft {
     pub(super) ingress: ObjectName,
+    pub(super) dialect: Dialect,
     /// Where in the Ingress it stands.
     pub(super) at: String,
     pub(super) asks: Asks,
@@ -40,11 +41,22 @@ pub(super) struct Draft {
     pub(super) policy: Arc<Policy>,
     /// Why no request is served; short, for a header.
     pub(super) closed: Option<Arc<str>>,
-    /// Requests that are not secure are redirected, with this status.
-    pub(super) https: Option<u16>,
+    /// Requests that are not secure are redirected.
+    pub(super) https: Option<ToHttps>,
+    /// The path that it makes has a query, beside which that of a request cannot stand.
+    pub(super) excludes_queries: bool,
     pub(super) retry: Option<Retry>,
     /// Objects beside the policy's without which it would be another.
     pub(super) others: Vec<ObjectKey>,
+}
+
+/// A redirect to HTTPS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ToHttps {
+    /// Its status.
+    pub(super) status: u16,
+    /// Requests are secure too of which a trusted proxy says so in `x-forwarded-proto`; Envoy overwrites what others say there.
+    pub(super) by_forwarded: bool,
 }
 
 /// What a rule asks of requests: two rules of a host that ask the same are one.
@@ -56,6 +68,8 @@ pub(super) struct Asks {
     pub(super) methods: Vec<Arc<str>>,
     pub(super) headers: BTreeMap<Arc<str>, Text>,
     pub(super) query: BTreeMap<Arc<str>, Text>,
+    /// In place of an expression that nothing can ask: all paths that begin with this text.
+    pub(super) below: Option<Arc<str>>,
 }
 
 impl Asks {
@@ -69,6 +83,7 @@ impl Asks {
             methods: matching.methods.clone(),
             headers: matching.headers.clone(),
             query: matching.query.clone(),
+            below: None,
         }
     }
 
@@ -92,22 +107,27 @@ impl Asks {
 
 impl Draft {
     /// The place among the rules of its host: the default last, before it what matches all; exact paths, then prefixes,
-    /// then regular expressions; longer paths; methods, the fewer; more headers; more parameters. Equals stay in order.
+    /// then regular expressions; longer paths; methods, the fewer; more headers; more parameters. Equals stay in order. Of
+    /// expressions of one length nginx asks that first which sorts last.
     ///
     /// Higress: pkg/ingress/kube/common/tool.go SortHTTPRoutes, 2.1.
     pub(super) fn order(&self) -> impl Ord + use<> {
         let asks = &self.asks;
         let kind = match asks.kind {
             PathKind::Exact => 0,
-            PathKind::Prefix | PathKind::Text => 1,
+            PathKind::Prefix => 1,
             PathKind::PrefixRegex | PathKind::FullRegex => 2,
+        };
+        let text = match (kind, self.dialect) {
+            (2, Dialect::Nginx) => asks.path.clone(),
+            _ => Arc::from(""),
         };
         let methods: usize = asks.methods.iter().map(|method| method.len() + 1).sum();
         (
             self.is_default,
             asks.is_catch_all() || self.is_of_all,
             kind,
-            Reverse(asks.path.len()),
+            Reverse((asks.path.len(), text)),
             (asks.methods.is_empty(), methods),
             Reverse(asks.headers.len()),
             Reverse(asks.query.len()),
@@ -190,6 +210,7 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
         draft.route.clone_from(&self.policy.route);
         draft.route.name = self.name();
         let (path_rewrite, authority) = (rewrite(path, self.rules), &annotations.rewrite.host);
+        draft.excludes_queries = has_query(self.rules);
         if path_rewrite.is_some() || authority.is_some() {
             let mut stated = path_rewrite.unwrap_or_default();
             stated.authority = authority.as_deref().unwrap_or_default().to_owned();
@@ -275,6 +296,13 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
         name::route(self.ingress, system)
     }
 
+    /// Whether gateways trust proxies before them.
+    fn trusts_forwarded(&self) -> bool {
+        let config = self.read.settings().mesh.default_config.as_ref();
+        let topology = config.and_then(|config| config.gateway_topology.as_ref());
+        topology.is_some_and(|topology| topology.num_trusted_proxies > 0)
+    }
+
     /// Why no request of the Ingress may be served for the host.
     fn closed(&self) -> Option<Arc<str>> {
         if self.tls.refused.contains(self.ingress) {
@@ -293,6 +321,7 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
         let redirected = https && !path.path.starts_with(CHALLENGES);
         Draft {
             ingress: self.ingress.clone(),
+            dialect: self.rules.annotated.dialect,
             at: path.at.clone(),
             asks: Asks::new(path, self.rules),
             is_default: false,
@@ -300,11 +329,24 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
             route: HttpRoute::default(),
             policy: self.policy.clone(),
             closed: self.closed(),
-            https: redirected.then(|| self.redirect_code()),
+            https: redirected.then(|| ToHttps {
+                status: self.redirect_code(),
+                by_forwarded: self.trusts_forwarded() && !self.tls.is_mutual,
+            }),
+            excludes_queries: false,
             retry: None,
             others: Vec::new(),
         }
     }
+}
+
+/// Whether requests get a query by their rewrite. nginx appends what they have themselves to it, Envoy would put it behind
+/// another question mark.
+fn has_query(rules: &HostRules) -> bool {
+    let stated = &rules.annotated.annotations.rewrite;
+    let target = stated.target.as_ref().filter(|_| stated.path.is_none());
+    let is_nginx = rules.annotated.dialect == Dialect::Nginx;
+    is_nginx && target.is_some_and(|target| target.contains('?'))
 }
 
 /// The status of a redirect that stays, and keeps the method.

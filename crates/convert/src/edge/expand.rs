@@ -7,8 +7,9 @@ use annotations::Retry;
 use model::edge::EdgeRoute;
 use model::settings::Features;
 use proto_istio::networking::headers::HeaderOperations;
+use proto_istio::networking::string_match::MatchType;
 use proto_istio::networking::{
-    Headers, HttpDirectResponse, HttpMatchRequest, HttpRedirect, HttpRetry, HttpRoute,
+    Headers, HttpDirectResponse, HttpMatchRequest, HttpRedirect, HttpRetry, HttpRoute, StringMatch,
 };
 
 use super::draft::Draft;
@@ -30,11 +31,26 @@ pub(super) fn routes(draft: &Draft, features: &Features) -> Vec<Route> {
         return vec![(closed(&draft.route.name, vec![asked], reason), None)];
     }
     let mut routes = Vec::new();
-    if let Some(code) = draft.https {
+    if let Some(https) = draft.https {
         let mut plain = asked.clone();
         plain.port = features.edge_http_port.get().into();
-        asked.port = features.edge_https_port.get().into();
-        routes.push((secured(&draft.route.name, plain, code, features), None));
+        match https.by_forwarded {
+            // Whoever is trusted to say so has ended TLS.
+            true => {
+                let header = ("x-forwarded-proto".to_owned(), exact("https"));
+                plain.without_headers.extend([header]);
+            }
+            false => asked.port = features.edge_https_port.get().into(),
+        }
+        let status = https.status;
+        routes.push((secured(&draft.route.name, plain, status, features), None));
+    }
+    if draft.excludes_queries {
+        let mut with_query = asked.clone();
+        let header = (":path".to_owned(), regex(WITH_QUERY));
+        with_query.headers.extend([header]);
+        let reason = "rewrite-target has a query, and so has the request";
+        routes.push((closed(&draft.route.name, vec![with_query], reason), None));
     }
     let mut route = draft.route.clone();
     route.r#match = vec![asked];
@@ -46,6 +62,21 @@ pub(super) fn routes(draft: &Draft, features: &Features) -> Vec<Route> {
         _ => routes.push((route, edge)),
     }
     routes
+}
+
+/// Paths with a query.
+const WITH_QUERY: &str = r"[^?]*\?.*";
+
+fn exact(text: &str) -> StringMatch {
+    StringMatch {
+        match_type: Some(MatchType::Exact(text.to_owned())),
+    }
+}
+
+fn regex(text: &str) -> StringMatch {
+    StringMatch {
+        match_type: Some(MatchType::Regex(text.to_owned())),
+    }
 }
 
 /// A route that answers 503 and says why.

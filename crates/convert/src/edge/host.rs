@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use annotations::Dialect;
+use annotations::{Dialect, Paths};
 use model::edge::EdgeRoute;
 use model::{Diagnostic, Namespace, ObjectKey, ObjectName, Severity};
 use proto_istio::networking::{
@@ -14,7 +14,7 @@ use proto_istio::networking::{
 
 use super::canary::{Applied, Canary, Weights};
 use super::class::is_on;
-use super::draft::{Asks, Draft, Drafting, PERMANENT};
+use super::draft::{Asks, Draft, Drafting, PERMANENT, ToHttps};
 use super::rules::{HostRules, Path, PathKind, wildcards};
 use super::tls::{IngressesOf, Tls, TlsOf};
 use super::{charge, derived, expand, key, limits, name, slashes, sound};
@@ -76,11 +76,14 @@ impl Derive for DraftsOf {
     }
 }
 
-/// The namespaces of whose Ingresses nginx reads all paths as regular expressions: one Ingress of the namespace says so.
+/// The namespaces of whose Ingresses nginx reads all paths as regular expressions: one Ingress of the namespace says so, for
+/// any path.
 fn regex_dialect(ingresses: &[(ObjectName, Arc<HostRules>)]) -> BTreeSet<Namespace> {
     let is_regex = |path: &Path| matches!(path.kind, PathKind::PrefixRegex | PathKind::FullRegex);
     let said = ingresses.iter().filter(|(_, rules)| {
-        rules.annotated.dialect == Dialect::Nginx && rules.paths.iter().any(is_regex)
+        let is_said = rules.annotated.annotations.rewrite.paths != Paths::Plain;
+        let is_nginx = rules.annotated.dialect == Dialect::Nginx;
+        is_nginx && (is_said && !rules.paths.is_empty() || rules.paths.iter().any(is_regex))
     });
     said.map(|(name, _)| name.namespace.clone()).collect()
 }
@@ -185,6 +188,14 @@ impl Merging<'_, '_, '_> {
             if let Some(fault) = sound::check(&mut draft) {
                 findings.push(warn(ingress, code::CLOSED, path.at.clone(), fault));
             }
+            if draft.excludes_queries {
+                let at = drafting.rules.annotated.path("rewrite-target");
+                let message = "has a query, so requests that have one as well get 503: nothing puts both together";
+                let found = warn(ingress, code::CLOSED, at, message);
+                if !findings.contains(&found) {
+                    findings.push(found);
+                }
+            }
             own.insert(asks.clone());
             added.push((asks, draft));
         }
@@ -225,15 +236,13 @@ impl Merging<'_, '_, '_> {
         let mut path = path.clone();
         if !self.regex.contains(&rules.namespace)
             || rules.annotated.dialect != Dialect::Nginx
-            || path.kind == PathKind::Exact
+            || &*path.path == "/"
         {
             return path;
         }
-        if &*path.path != "/" {
-            path.ignore_case = true;
-            if matches!(path.kind, PathKind::Prefix | PathKind::Text) {
-                path.kind = PathKind::PrefixRegex;
-            }
+        path.ignore_case = true;
+        if matches!(path.kind, PathKind::Exact | PathKind::Prefix) {
+            path.kind = PathKind::PrefixRegex;
         }
         path
     }
@@ -325,6 +334,7 @@ impl Merging<'_, '_, '_> {
                 methods: Vec::new(),
                 headers: BTreeMap::new(),
                 query: BTreeMap::new(),
+                below: None,
             };
             draft.route.name.push_str("-default");
             if let Some(fault) = fault {
@@ -362,7 +372,10 @@ impl Merging<'_, '_, '_> {
             }
             // In plain text nobody can show a certificate.
             if self.tls.is_mutual {
-                draft.https.get_or_insert(PERMANENT);
+                draft.https.get_or_insert(ToHttps {
+                    status: PERMANENT,
+                    by_forwarded: false,
+                });
             }
         }
         let higress = |rules: &HostRules| rules.annotated.dialect == Dialect::Higress;
@@ -440,7 +453,7 @@ impl Derive for RoutesOfEdgeHost {
         others.extend(own.grants.iter().cloned());
         let tls = read.derived(TlsOf(self.0.clone()));
         let passed = match tls.passthrough {
-            true => passthrough(&self.0, &own.drafts, features.edge_https_port.get()),
+            true => passthrough(&self.0, &own.drafts, &tls, features.edge_https_port.get()),
             false => Vec::new(),
         };
         let system = &features.edge_namespace;
@@ -494,11 +507,13 @@ fn following(
 }
 
 /// Connections as they are to the backend of the host's root, or of its first rule.
-fn passthrough(host: &str, drafts: &[Draft], port: u16) -> Vec<TlsRoute> {
+fn passthrough(host: &str, drafts: &[Draft], tls: &Tls, port: u16) -> Vec<TlsRoute> {
     let root = drafts.iter().find(|draft| draft.asks.is_catch_all());
     let Some(draft) = root
         .or(drafts.first())
         .filter(|draft| draft.closed.is_none())
+        // Nobody could look at who sends requests, unless that is what their own Ingress asks for.
+        .filter(|draft| tls.passing.contains(&draft.ingress) || !draft.policy.protects())
     else {
         return Vec::new();
     };

@@ -10,22 +10,34 @@ use proto_istio::networking::{HttpMatchRequest, HttpRewrite, StringMatch};
 use validate::text::{re2_groups, re2_is_choice};
 
 use super::draft::{Asks, by_regex};
-use super::mcp;
 use super::rules::{HostRules, Path, PathKind};
+use super::{expression, mcp};
 
 /// The match of a rule.
 pub(super) fn matched(asks: &Asks) -> HttpMatchRequest {
-    let uri = match asks.kind {
-        PathKind::Exact => MatchType::Exact(asks.path.to_string()),
-        PathKind::Prefix => MatchType::Prefix(asks.path.to_string()),
-        kind => MatchType::Regex(cased(&pattern(&asks.path, kind), asks.ignore_case)),
+    let regex = |pattern: String| MatchType::Regex(cased(&pattern, asks.ignore_case));
+    let mut excepted = None;
+    let uri = match (&asks.below, asks.kind) {
+        (Some(below), _) if &**below == "/" => MatchType::Prefix(below.to_string()),
+        (Some(below), _) => regex(format!("{}.*", quote(below))),
+        (None, PathKind::Exact) => MatchType::Exact(asks.path.to_string()),
+        (None, PathKind::Prefix) => MatchType::Prefix(asks.path.to_string()),
+        (None, kind) => {
+            excepted = expression::split(&asks.path).excepted.map(regex);
+            regex(pattern(&asks.path, kind))
+        }
     };
     let is_regex = matches!(uri, MatchType::Regex(_));
+    let excepted = excepted.map(|regex| {
+        let match_type = Some(regex);
+        (":path".to_owned(), StringMatch { match_type })
+    });
     HttpMatchRequest {
         uri: text(uri),
         ignore_uri_case: asks.ignore_case && !is_regex,
         method: methods(&asks.methods),
         headers: texts(&asks.headers),
+        without_headers: excepted.into_iter().collect(),
         query_params: texts(&asks.query),
         ..HttpMatchRequest::default()
     }
@@ -63,9 +75,17 @@ fn texts(stated: &BTreeMap<Arc<str>, Text>) -> BTreeMap<String, StringMatch> {
 
 /// The regular expression that a path stands for, which matches all of a request's path.
 fn pattern(path: &str, kind: PathKind) -> String {
+    let split;
+    let path = match kind {
+        PathKind::Exact | PathKind::Prefix => path,
+        PathKind::PrefixRegex | PathKind::FullRegex => {
+            split = expression::split(path).matched;
+            &*split
+        }
+    };
     match kind {
         PathKind::Exact => quote(path),
-        PathKind::Prefix | PathKind::Text => format!("{}.*", quote(path)),
+        PathKind::Prefix => format!("{}.*", quote(path)),
         PathKind::PrefixRegex => match path.trim_end_matches(".*") {
             path if re2_is_choice(path) => format!("(?:{path}).*"),
             path => format!("{path}.*"),
@@ -101,10 +121,15 @@ pub(super) fn rewrite(path: &Path, rules: &HostRules) -> Option<HttpRewrite> {
     let nginx = rules.annotated.dialect == Dialect::Nginx;
     let matched = match path.kind {
         PathKind::Exact => quote(&path.path),
-        PathKind::Prefix | PathKind::Text if nginx => pattern(&path.path, PathKind::Prefix),
-        PathKind::Prefix | PathKind::Text => format!("^{}", quote(&path.path)),
+        PathKind::Prefix if nginx => pattern(&path.path, PathKind::Prefix),
+        PathKind::Prefix => format!("^{}", quote(&path.path)),
         PathKind::PrefixRegex => pattern(&path.path, PathKind::PrefixRegex),
         PathKind::FullRegex => pattern(&path.path, PathKind::FullRegex),
+    };
+    // At the end it means that nothing of a request's own query stays.
+    let target = match nginx {
+        true => target.strip_suffix('?').unwrap_or(target),
+        false => target,
     };
     let target = groups(target, captures(&matched));
     Some(by_regex(cased(&matched, ignore_case), target))
@@ -118,7 +143,7 @@ pub(super) fn captures(pattern: &str) -> usize {
 /// The annotation `rewrite-path`: what matched becomes the new path, what follows stays.
 fn prefix_rewrite(path: &Path, new: &str) -> HttpRewrite {
     let whole = matches!(path.kind, PathKind::PrefixRegex | PathKind::FullRegex);
-    let is_prefix = matches!(path.kind, PathKind::Prefix | PathKind::Text);
+    let is_prefix = path.kind == PathKind::Prefix;
     if is_prefix && !path.path.ends_with('/') {
         let matched = format!("^{}(/.*)?", quote(&path.path));
         let new = new.strip_suffix('/').unwrap_or(new);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use annotations::{Annotations, HeaderChange, MirrorTo, Origin, Protocol, Reference};
+use annotations::{Annotations, Dialect, HeaderChange, MirrorTo, Origin, Protocol, Reference};
 use model::edge::{AddressRules, EdgeRoute, Fallback, RateLimit};
 use model::kinds::kube::{ConfigMap, Secret};
 use model::{Diagnostic, Kind, ObjectKey, ObjectName, Severity};
@@ -151,6 +151,8 @@ impl Making<'_, '_, '_> {
         let server = self.policy.edge.mcp.as_ref();
         self.policy.edge.idle_timeout = mcp::idle_timeout(server, all.timeouts.idle);
         self.policy.edge.rpc = all.rpc.as_ref().map(|name| calls::calls(self, name));
+        self.policy.edge.tells_clients = self.annotated.dialect == Dialect::Nginx;
+        self.policy.edge.hsts.clone_from(&all.headers.hsts);
     }
 
     fn headers(&mut self, all: &Annotations) {

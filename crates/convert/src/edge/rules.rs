@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use annotations::{Dialect, Paths};
+use annotations::Paths;
 use model::kinds::kube::{ANY_HOST, Ingress, IngressBackend, IngressPath, PathType, www};
 use model::{Diagnostic, Namespace, Object, ObjectName, Severity, Timestamp};
 
@@ -49,6 +49,12 @@ pub(super) struct HostRules {
     pub(super) default: Option<(String, Backend)>,
     /// The Secret with the certificate of the host, where an entry of `tls` names it.
     pub(super) certificate: Option<(String, Arc<str>)>,
+    /// That of the host of which this is another name, for where it is for this one as well.
+    pub(super) of_server: Option<(String, Arc<str>)>,
+    /// Where an entry of `tls` has the host and names no Secret.
+    pub(super) without_secret: Option<String>,
+    /// It is another name of a host, by `server-alias`.
+    pub(super) is_alias: bool,
     /// Whether the Ingress has any entry of `tls`.
     pub(super) has_tls: bool,
     /// All requests go to that host instead.
@@ -74,8 +80,6 @@ pub(super) enum PathKind {
     Exact,
     /// By elements of the path.
     Prefix,
-    /// As text at the beginning.
-    Text,
     /// A regular expression of how paths begin.
     PrefixRegex,
     /// A regular expression of whole paths.
@@ -200,7 +204,8 @@ impl Reading<'_> {
         self.findings.is_empty()
     }
 
-    fn by_host(&mut self) -> BTreeMap<Arc<str>, Arc<HostRules>> {
+    /// The paths of each host, with the place that names the host.
+    fn paths_by_host(&mut self) -> BTreeMap<Arc<str>, (String, Vec<Path>)> {
         let spec = &self.ingress.spec;
         let mut paths: BTreeMap<Arc<str>, (String, Vec<Path>)> = BTreeMap::new();
         for (index, rule) in spec.rules.iter().enumerate() {
@@ -230,50 +235,60 @@ impl Reading<'_> {
                 .or_insert_with(|| (format!("{at}.host"), Vec::new()));
             all.extend(read);
         }
+        paths
+    }
+
+    fn by_host(&mut self) -> BTreeMap<Arc<str>, Arc<HostRules>> {
+        let spec = &self.ingress.spec;
+        let paths = self.paths_by_host();
         let at = "spec.defaultBackend";
         let default = spec.default_backend.as_ref();
         let default = default.map(|stated| (at.to_owned(), self.backend(stated, at)));
         let default = default.filter(|(_, backend)| *backend != Backend::None);
         let certificates = self.certificates();
-        let rules = |host: &Arc<str>, at, paths, default, moved_to| {
-            Arc::new(HostRules {
-                at,
-                created: self.ingress.meta.created,
-                namespace: self.ingress.namespace().clone(),
-                annotated: self.annotated.clone(),
-                paths,
-                default,
-                certificate: certificates.get(host).cloned(),
-                has_tls: !spec.tls.is_empty(),
-                moved_to,
-            })
+        let rules = |host: &Arc<str>, at, paths, default, moved_to| HostRules {
+            at,
+            created: self.ingress.meta.created,
+            namespace: self.ingress.namespace().clone(),
+            annotated: self.annotated.clone(),
+            paths,
+            default,
+            certificate: certificates.get(host).cloned(),
+            of_server: None,
+            without_secret: self.without_secret(host),
+            is_alias: false,
+            has_tls: !spec.tls.is_empty(),
+            moved_to,
         };
         let mut all = BTreeMap::new();
         for (alias, of) in self.aliases(&paths) {
             let (_, like) = paths.get(&of).cloned().unwrap_or_default();
             let at = self.annotated.path("server-alias");
-            all.insert(
-                alias.clone(),
-                rules(&alias, at, like, default.clone(), None),
-            );
+            let like = rules(&alias, at, like, default.clone(), None);
+            let alias_rules = HostRules {
+                of_server: certificates.get(&of).cloned(),
+                is_alias: true,
+                ..like
+            };
+            all.insert(alias, Arc::new(alias_rules));
         }
         if self.annotated.annotations.redirect.www {
             for host in paths.keys() {
                 if let Some(other) = www(host).filter(|other| is_host(other)) {
                     let at = self.annotated.path("from-to-www-redirect");
                     let moved = rules(&other, at, Vec::new(), None, Some(host.clone()));
-                    all.insert(other, moved);
+                    all.insert(other, Arc::new(moved));
                 }
             }
         }
         for (host, (at, paths)) in paths {
             let rules = rules(&host, at, paths, default.clone(), None);
-            all.insert(host, rules);
+            all.insert(host, Arc::new(rules));
         }
         if default.is_some() && !all.contains_key(ANY_HOST) {
             let host = ANY_HOST.into();
             let rules = rules(&host, at.to_owned(), Vec::new(), default.clone(), None);
-            all.insert(host, rules);
+            all.insert(host, Arc::new(rules));
         }
         all
     }
@@ -317,31 +332,36 @@ impl Reading<'_> {
         certificates
     }
 
+    /// Where an entry of `tls` has a host and names no Secret.
+    fn without_secret(&self, host: &str) -> Option<String> {
+        let mut entries = self.ingress.spec.tls.iter();
+        let has =
+            |hosts: &[Arc<str>]| hosts.is_empty() || hosts.iter().any(|named| **named == *host);
+        let at = entries.position(|tls| tls.secret_name.is_empty() && has(&tls.hosts))?;
+        Some(format!("spec.tls[{at}]"))
+    }
+
     fn path(&mut self, stated: &IngressPath, at: String) -> Option<Path> {
         let rewrite = &self.annotated.annotations.rewrite;
         let path = stated.path.trim();
         let is_exact = stated.path_type == Some(PathType::Exact);
-        let free = matches!(
-            stated.path_type,
-            None | Some(PathType::ImplementationSpecific)
-        );
         let kind = match rewrite.paths {
             _ if is_exact => PathKind::Exact,
             Paths::FullRegex => PathKind::FullRegex,
             Paths::Regex => PathKind::PrefixRegex,
             Paths::Plain if is_pattern(path, rewrite.target.as_deref()) => PathKind::PrefixRegex,
-            Paths::Plain if free && self.annotated.dialect == Dialect::Nginx => PathKind::Text,
+            // ingress-nginx takes `ImplementationSpecific` for `Prefix` as well.
             Paths::Plain => PathKind::Prefix,
         };
         let path = match (kind, stated.path_type) {
-            (PathKind::Prefix | PathKind::Text, None) => {
+            (PathKind::Prefix, None) => {
                 let open = path.strip_suffix(".*").or_else(|| path.strip_suffix("/*"));
                 open.unwrap_or(path)
             }
             _ => path,
         };
         let path = if path.is_empty() { "/" } else { path };
-        let is_plain = matches!(kind, PathKind::Exact | PathKind::Prefix | PathKind::Text);
+        let is_plain = matches!(kind, PathKind::Exact | PathKind::Prefix);
         let is_path = path.starts_with('/') && !path.contains(char::is_control);
         let forbidden: &[char] = if is_plain { &['?', '#'] } else { &[] };
         if !is_path || path.contains(forbidden) {
@@ -349,12 +369,6 @@ impl Reading<'_> {
             self.leave_out(format!("{at}.path"), message);
             return None;
         }
-        // The roots of all paths are one, however they are matched.
-        let kind = if path == "/" && kind == PathKind::Text {
-            PathKind::Prefix
-        } else {
-            kind
-        };
         let backend = self.backend(&stated.backend, &format!("{at}.backend"));
         Some(Path {
             path: path.into(),

@@ -84,7 +84,7 @@ fn up() -> String {
 }
 
 fn is_root(draft: &Draft) -> bool {
-    matches!(draft.asks.kind, PathKind::Prefix | PathKind::Text) && &*draft.asks.path == "/"
+    draft.asks.kind == PathKind::Prefix && &*draft.asks.path == "/"
 }
 
 /// Which paths are those of a rule once they are decoded; any may be that of an expression with more in it than dots.
@@ -103,7 +103,7 @@ fn below(path: &str, kind: PathKind) -> String {
     match kind {
         PathKind::Exact | PathKind::FullRegex => format!("{plain}(?:{SLASHES})?"),
         PathKind::Prefix => format!("{plain}(?:{SLASHES}.*)?"),
-        PathKind::Text | PathKind::PrefixRegex => format!("{plain}.*"),
+        PathKind::PrefixRegex => format!("{plain}.*"),
     }
 }
 

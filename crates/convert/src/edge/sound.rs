@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use model::ObjectName;
-use proto_istio::networking::{HttpRoute, VirtualService};
+use proto_istio::networking::{HttpDirectResponse, HttpRoute, VirtualService};
 use validate::report::Report;
 use validate::text::re2;
 
 use super::draft::Draft;
+use super::expression;
 use super::matching::{captures, matched};
 use crate::outcome::object;
-use proto_istio::networking::string_match::MatchType;
 
 /// Why a rule is closed whose route is not valid.
 pub(super) const NOT_VALID: &str = "the route is not valid";
@@ -19,17 +19,22 @@ pub(super) const NOT_VALID: &str = "the route is not valid";
 pub(super) fn check(draft: &mut Draft) -> Option<String> {
     let fault = fault(draft)?;
     draft.closed.get_or_insert_with(|| Arc::from(NOT_VALID));
-    // Nothing of what it asks is sure to be valid but the path as a text.
+    // It takes at least what it would: what cannot be asked is not asked.
     let asks = &mut draft.asks;
-    let uri = matched(asks).uri.and_then(|uri| uri.match_type);
-    if let Some(MatchType::Regex(regex)) = uri
-        && regex_fault(&regex).is_some()
-    {
-        asks.kind = super::rules::PathKind::Exact;
-    }
     asks.headers
         .retain(|name, text| header_is_sound(name, text));
     asks.query.retain(|_, text| text_is_sound(text));
+    let answer = HttpRoute {
+        r#match: vec![matched(asks)],
+        direct_response: Some(HttpDirectResponse {
+            status: 503,
+            body: None,
+        }),
+        ..HttpRoute::default()
+    };
+    if refused(answer).is_some() {
+        asks.below = Some(expression::beginning(&asks.path).into());
+    }
     Some(format!("{fault}, so requests for it get 503"))
 }
 

@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use annotations::{ClientCertificates, HostTls, Version};
+use annotations::{ClientCertificates, Dialect, HostTls, Version};
 use model::kinds::kube::{Ingress, Secret};
-use model::{Diagnostic, Kind, ObjectKey, ObjectName, Severity};
+use model::{Diagnostic, Kind, Namespace, ObjectKey, ObjectName, Severity, x509};
 use proto_istio::networking::ServerTlsSettings;
 use proto_istio::networking::server_tls_settings::{TlSmode, TlsProtocol};
 use store::index::ObjectIndex;
@@ -38,7 +38,11 @@ impl Derive for IngressesOf {
             let rules = read.derived(about).as_ref().clone()?;
             Some((ingress, rules))
         });
-        let all: Vec<(ObjectName, Arc<HostRules>)> = rules.collect();
+        let mut all: Vec<(ObjectName, Arc<HostRules>)> = rules.collect();
+        // Where a host has rules of its own in a namespace it is nobody's other name there.
+        let own = all.iter().filter(|(_, rules)| !rules.is_alias);
+        let own: BTreeSet<Namespace> = own.map(|(name, _)| name.namespace.clone()).collect();
+        all.retain(|(name, rules)| !rules.is_alias || !own.contains(&name.namespace));
         if all.is_empty() {
             return Arc::default();
         }
@@ -74,6 +78,8 @@ pub(super) struct Tls {
     pub(super) settings: Option<ServerTlsSettings>,
     /// Connections go to the backend as they are.
     pub(super) passthrough: bool,
+    /// The Ingresses that say so.
+    pub(super) passing: BTreeSet<ObjectName>,
     /// Clients must or may show certificates, so nothing is served in plain text or to other connections.
     pub(super) is_mutual: bool,
     /// Why no request may be served.
@@ -95,9 +101,17 @@ impl Derive for TlsOf {
             let all = ingresses.deciding().iter();
             all.filter(|(_, rules)| rules.annotated.annotations.canary.is_none())
         };
+        // nginx takes it from any Ingress of the host, Higress from the oldest.
+        let passes = |(_, rules): &&(ObjectName, Arc<HostRules>)| {
+            let is_stated = rules.annotated.annotations.tls.passthrough;
+            is_stated && rules.annotated.dialect == Dialect::Nginx
+        };
         let first = bases().next();
-        tls.passthrough = first.is_some_and(|(_, r)| r.annotated.annotations.tls.passthrough);
+        tls.passthrough = first.is_some_and(|(_, r)| r.annotated.annotations.tls.passthrough)
+            || bases().any(|base| passes(&base));
         if tls.passthrough {
+            let passing = bases().filter(|(_, r)| r.annotated.annotations.tls.passthrough);
+            tls.passing = passing.map(|(name, _)| name.clone()).collect();
             return Arc::new(tls);
         }
         for (ingress, rules) in bases().filter(|(_, r)| r.annotated.annotations.tls.passthrough) {
@@ -162,10 +176,13 @@ fn certificate<'r>(
     let secret = match stated {
         Some(secret) => secret,
         None => {
-            let default = read.settings().features.edge_certificate.object()?;
-            bases.find(|(_, rules)| {
-                rules.has_tls || rules.annotated.dialect == annotations::Dialect::Nginx
-            })?;
+            let Some(default) = read.settings().features.edge_certificate.object() else {
+                findings.extend(
+                    bases.filter_map(|(ingress, rules)| without_secret(host, ingress, rules)),
+                );
+                return None;
+            };
+            bases.find(|(_, rules)| rules.has_tls || rules.annotated.dialect == Dialect::Nginx)?;
             default
         }
     };
@@ -174,6 +191,45 @@ fn certificate<'r>(
         credential_name: credential(&secret),
         ..ServerTlsSettings::default()
     })
+}
+
+/// What is told where an Ingress asks for TLS and nothing says which certificate is shown.
+fn without_secret(host: &str, ingress: &ObjectName, rules: &HostRules) -> Option<Diagnostic> {
+    let at = rules.without_secret.clone()?;
+    let message = format!(
+        "names no Secret, and there is no default certificate, so {host:?} has no HTTPS: name one, or set --ingress-default-certificate"
+    );
+    let severity = Severity::Warning;
+    Some(finding(
+        &key(ingress),
+        code::NOT_SERVED,
+        severity,
+        at,
+        message,
+    ))
+}
+
+/// Whether the certificate in a Secret is for a host.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct CertifiedBy {
+    secret: ObjectName,
+    host: Arc<str>,
+}
+
+impl Derive for CertifiedBy {
+    type Stratum = Routes;
+    type Value = bool;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> bool {
+        let secret = read.get::<Secret>(&self.secret);
+        let chain = secret
+            .as_ref()
+            .and_then(|secret| secret.spec.data.get("tls.crt"));
+        let text = chain.and_then(|chain| std::str::from_utf8(&chain.0).ok());
+        let leaf = text.and_then(|text| x509::pem(text).next()?.der());
+        let certificate = leaf.as_deref().and_then(x509::certificate);
+        certificate.is_some_and(|certificate| certificate.names(&self.host))
+    }
 }
 
 /// The Secret of a host by one Ingress that asks for TLS.
@@ -200,7 +256,13 @@ fn stated(
             message,
         ));
     };
-    let Some((at, name)) = &rules.certificate else {
+    let of_server = rules.of_server.as_ref().filter(|(_, name)| {
+        let secret = ObjectName::new(ingress.namespace.clone(), &**name);
+        let secret = secret.in_cluster(ingress.cluster.as_ref());
+        let host = host.clone();
+        *read.derived(CertifiedBy { secret, host })
+    });
+    let Some((at, name)) = rules.certificate.as_ref().or(of_server) else {
         let stated = read.derived(HttpsFor(host.clone()));
         let name = stated.as_ref().as_ref()?.secret.clone();
         others.push(https::object(read));
@@ -229,6 +291,13 @@ fn stated(
         warn(at, message);
         others.extend([https::object(read), secret(&other)]);
         return Some(other);
+    }
+    let default = read.settings().features.edge_certificate.object();
+    if let Some(default) = default.filter(|_| rules.annotated.dialect == Dialect::Nginx) {
+        let message = format!("there is no Secret {name}, so the default certificate is shown");
+        warn(at, message);
+        others.push(secret(&name));
+        return Some(default);
     }
     let message = format!("there is no Secret {name}, so no HTTPS is served with it");
     warn(at, message);

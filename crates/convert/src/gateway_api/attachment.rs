@@ -143,9 +143,16 @@ impl Derive for RouteCharge {
         });
         Charge {
             created: *read.derived(CreatedOf(self.0.clone())),
-            bytes: model::budget::charge(made.fold(0, usize::saturating_add)),
+            bytes: model::budget::charge(made.fold(0, usize::saturating_add), || {
+                let namespace = &self.0.name.namespace;
+                with_route_type!(self.0.kind, is_crowded(read, namespace), false)
+            }),
         }
     }
+}
+
+fn is_crowded<T: WrittenRoute>(read: &Reader<'_, '_, Routes>, namespace: &Namespace) -> bool {
+    read.is_crowded::<T>(namespace)
 }
 
 /// At how many hosts of listeners, or of services, a route is served.

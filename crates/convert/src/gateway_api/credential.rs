@@ -6,7 +6,7 @@
 //! pilot/pkg/credentials/kube/secrets.go ExtractRoot, which takes any text for roots.
 
 use model::kinds::kube::{ConfigMap, Secret};
-use model::x509::{check_pair, check_roots, pair_of, roots_of};
+use model::x509::{Fault, check_pair, check_roots, check_staple, pair_of, roots_of};
 use model::{Kind, ObjectKey, ObjectName};
 
 use crate::reader::{Derive, Reader};
@@ -27,6 +27,11 @@ impl Derive for CertificateOf {
         match pair_of(|key| secret.spec.data.get(key).map(|value| &**value)) {
             None => Some("has neither `tls.crt` and `tls.key` nor `cert` and `key`"),
             Some(pair) => check_pair(pair.chain, pair.key)
+                .and_then(|()| match check_staple(pair.chain, pair.staple) {
+                    // It is served without.
+                    Err(Fault::NotItsStaple) => Ok(()),
+                    verdict => verdict,
+                })
                 .err()
                 .map(|fault| fault.message()),
         }

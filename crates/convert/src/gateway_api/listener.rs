@@ -6,6 +6,7 @@
 //! Istio: pilot/pkg/config/kube/gateway/{gateway_collection.go,conversion.go}, 1.32.
 
 mod build;
+mod charge;
 mod conflict;
 mod kinds;
 mod namespaces;
@@ -22,6 +23,7 @@ use proto_istio::networking::{Gateway, Server};
 use super::class::Controller;
 use super::status::Conditions;
 use super::{derived, gateway_of_listener};
+use crate::budget;
 use crate::outcome::{Made, Outcome, object};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -162,6 +164,12 @@ impl Derive for ServersOf {
         let Some(Built::Served(served)) = &*built else {
             return Outcome::default();
         };
+        if charge::is_over(read, &self.0) {
+            return Outcome {
+                findings: [budget::finding_of(&self.0, "spec.listeners")].into(),
+                ..Outcome::default()
+            };
+        }
         let created = owner::created(read, &self.0);
         let valid = served.routed().filter(|(built, _)| built.is_valid);
         let objects = valid.map(|(built, server)| {

@@ -11,7 +11,8 @@ use proto_istio::networking::server_tls_settings::TlSmode;
 use proto_istio::networking::{Gateway, Port, Server, ServerTlsSettings};
 
 use super::rules::RulesOf;
-use super::{derived, gateway_name, key, limits};
+use super::{charge, derived, gateway_name, key, limits};
+use crate::budget;
 use crate::hostname::is_host;
 use crate::outcome::{Made, Outcome, code, finding, object};
 use crate::owner::{OwnerOf, admit};
@@ -32,8 +33,12 @@ impl Derive for GatewayOf {
             return Outcome::default();
         };
         let mut findings = rules.findings.clone();
+        let is_over = charge::is_over(read, &self.0);
+        if is_over {
+            findings.push(budget::finding_of(&key(&self.0), "spec.rules"));
+        }
         let ingress = read.get::<Ingress>(&self.0);
-        let Some(ingress) = ingress.filter(|_| !rules.is_refused) else {
+        let Some(ingress) = ingress.filter(|_| !rules.is_refused && !is_over) else {
             return Outcome {
                 objects: Vec::new(),
                 findings: findings.into(),

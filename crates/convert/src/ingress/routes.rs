@@ -15,7 +15,7 @@ use store::index::ObjectIndex;
 
 use super::path::order_of;
 use super::rules::{BackendPort, HostRules, Path, RulesAbout};
-use super::{INFIX, derived, gateway_name, key, limits};
+use super::{INFIX, charge, derived, gateway_name, key, limits};
 use crate::outcome::{Made, Outcome, code, finding, object};
 use crate::owner::{Members, OwnerOf};
 use crate::reader::{Derive, Reader};
@@ -74,7 +74,8 @@ impl Derive for RoutesOfHost {
             others: members.grants.iter().cloned().collect(),
             findings: members.findings.clone(),
         };
-        for (ingress, rules) in members.all() {
+        let members = members.all().iter();
+        for (ingress, rules) in members.filter(|(name, _)| !charge::is_over(read, name)) {
             merging.add(ingress, rules);
         }
         merging.outcome()

@@ -31,13 +31,22 @@ pub(super) struct RulesAbout {
 /// What an Ingress says.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Rules {
-    created: Option<Timestamp>,
+    pub(super) created: Option<Timestamp>,
+    /// How many entries of `tls` it has.
+    pub(super) servers: usize,
     /// The IngressClass without which it would not be served.
     pub(super) class: Option<ObjectKey>,
     /// It is beyond a limit, and nothing of it is served.
     pub(super) is_refused: bool,
     pub(super) findings: Vec<Diagnostic>,
     by_host: BTreeMap<Arc<str>, Arc<HostRules>>,
+}
+
+impl Rules {
+    /// How many paths its hosts have.
+    pub(super) fn paths(&self) -> usize {
+        self.by_host.values().map(|rules| rules.paths.len()).sum()
+    }
 }
 
 /// What an Ingress says about one host.
@@ -163,6 +172,7 @@ impl<'a> Reading<'a> {
         };
         Rules {
             created: self.ingress.meta.created,
+            servers: spec.tls.len(),
             class: self.class,
             is_refused,
             findings: self.findings,

@@ -11,7 +11,7 @@ use proto_istio::networking::{HttpMatchRequest, HttpRoute, VirtualService};
 use super::gateway::{entrance, name_of};
 use super::owner::{MembersOf, namespace};
 use super::rules::HostRules;
-use super::{BYTES, Place, class, derived, key, name, route, told};
+use super::{BYTES, Place, charge, class, derived, key, name, route, told};
 use crate::edge;
 use crate::outcome::{Made, Outcome, code, object};
 use crate::reader::{Derive, Reader};
@@ -117,6 +117,9 @@ impl Merging<'_, '_, '_> {
 
     /// Takes in the rules of an Ingress, which is younger than those before.
     fn add(&mut self, ingress: &ObjectName, rules: &HostRules) {
+        if charge::is_over(self.read, ingress) {
+            return;
+        }
         let Some(room) = self.room.checked_sub(rules.weight) else {
             let message = format!(
                 "is not served: the routes of the host weigh more than {} MiB",

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::gateway::entrance;
 use super::host::HttpOf;
-use super::key;
 use super::rules::{Rules, RulesOf};
 use super::tls::TlsOf;
+use super::{charge, key};
 use crate::edge::{self, Addresses};
 use crate::outcome::code;
 use crate::reader::{Derive, Reader};
@@ -98,6 +98,9 @@ fn fault(read: &Reader<'_, '_, Routes>, name: &ObjectName, rules: &Rules) -> Opt
     if let Some(found) = rules.findings.first() {
         return Some(found.clone());
     }
+    if charge::is_over(read, name) {
+        return Some(charge::excess(name));
+    }
     let key = key(name);
     let ours = |found: &&Diagnostic| found.object.as_ref() == Some(&key);
     rules.by_place.keys().find_map(|place| {
@@ -116,7 +119,7 @@ fn reason(code: &str) -> &'static str {
     match code {
         code::NO_BACKEND => "NotFound",
         code::NOT_USED | code::NOT_OWNED => "Conflict",
-        code::OVER_LIMIT => "OverLimit",
+        code::OVER_LIMIT | code::OVER_BUDGET => "OverLimit",
         code::CLOSED => "Closed",
         _ => "NotServed",
     }

@@ -2,8 +2,8 @@
 
 use model::ObjectName;
 
-use super::class;
 use super::rules::RulesOf;
+use super::{charge, class};
 use crate::outcome::Outcome;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -22,9 +22,10 @@ impl Derive for FindingsOf {
         }
         let rules = read.derived(RulesOf(self.0.clone()));
         let findings = rules.iter().flat_map(|rules| rules.findings.clone());
+        let excess = charge::is_over(read, &self.0).then(|| charge::excess(&self.0));
         Outcome {
             objects: Vec::new(),
-            findings: findings.collect(),
+            findings: findings.chain(excess).collect(),
         }
     }
 }

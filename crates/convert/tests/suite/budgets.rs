@@ -169,3 +169,52 @@ fn the_youngest_routes_are_over_the_budget_of_their_namespace() {
     assert_eq!(over(&tight), ["HTTPRoute shop/r0", "HTTPRoute shop/r1"]);
     assert_eq!(over(&loaded(64, &text)), [""; 0]);
 }
+
+#[test]
+fn the_youngest_ingresses_without_annotations_are_over_the_budget_as_well() {
+    let mut text = SERVICE.to_owned();
+    for number in 0..5 {
+        for (namespace, paths) in [("shop", 120), ("other", 2)] {
+            let host = format!("h{number}.{namespace}.test");
+            let class = "kubernetes.io/ingress.class: istio";
+            let ingress = ingress(("i", namespace, number), &host, paths, class);
+            text += &ingress.replace("ingressClassName: nginx, ", "");
+        }
+    }
+    let tight = loaded(1, &text);
+    assert_eq!(over(&tight), ["Ingress shop/i0", "Ingress shop/i1"]);
+    let served = hosts(&tight);
+    for host in ["h2.shop.test", "h4.shop.test", "h0.other.test"] {
+        assert!(served.contains(&host.to_owned()), "{served:?}");
+    }
+    assert!(!served.contains(&"h0.shop.test".to_owned()), "{served:?}");
+    assert_eq!(over(&loaded(64, &text)), [""; 0]);
+}
+
+#[test]
+fn the_youngest_gateways_are_over_the_budget_of_their_namespace() {
+    let mut text = String::new();
+    for number in 0..5 {
+        for (namespace, count) in [("shop", 40), ("other", 2)] {
+            let listeners: String = (0..count)
+                .map(|n| format!("{{name: l{n}, port: {}, protocol: HTTP}}, ", 1_000 + n))
+                .collect();
+            let gateway = format!(
+                "---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{{}}}\n\
+                 spec: {{gatewayClassName: istio, listeners: [{listeners}]}}\n",
+                created("g", namespace, number)
+            );
+            text += &gateway;
+        }
+    }
+    let tight = loaded(1, &text);
+    assert_eq!(over(&tight), ["Gateway shop/g0", "Gateway shop/g1"]);
+    let gateways = |loaded: &Loaded| {
+        let snapshot = loaded.store.snapshot();
+        snapshot.tables.count(Kind::Gateway)
+    };
+    assert_eq!(gateways(&tight), 3 * 40 + 5 * 2);
+    let wide = loaded(64, &text);
+    assert_eq!(over(&wide), [""; 0]);
+    assert_eq!(gateways(&wide), 5 * 42);
+}

@@ -56,8 +56,9 @@ fn an_edit_costs_the_same_among_few_and_among_many() {
     assert_eq!(few[2].1, 3);
     assert_eq!(few[3], (0, 0));
     assert_eq!(few[4].0, 0);
-    // Five of them find that no Ingress is served with its annotations, once for each that comes; two find whose its host is.
-    assert!(few.iter().all(|(runs, _)| *runs <= 15), "{few:?}");
+    // Five of them find that no Ingress is served with its annotations, once for each that comes; two find whose its host is, and
+    // one what it is charged.
+    assert!(few.iter().all(|(runs, _)| *runs <= 16), "{few:?}");
 }
 
 #[test]

@@ -61,6 +61,7 @@ with_each_envoy! {
     traffic::a_request_that_takes_too_long_is_answered_for,
     traffic::a_failure_is_tried_again_as_often_as_the_route_says,
     traffic::a_matching_header_and_a_rewritten_path_reach_the_backend,
+    judge::a_file_that_cannot_be_used_costs_its_cluster_alone,
     judge::what_envoy_would_refuse_costs_nobody_else,
     load::edits_under_load_lose_no_request,
     load::a_route_to_a_service_that_comes_and_goes_with_it_loses_no_request,

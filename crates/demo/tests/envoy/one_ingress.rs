@@ -92,10 +92,16 @@ pub(crate) async fn one_command_makes_a_listening_ingress_of_manifests(rig: Rig)
     assert!(said.contains(&wanted), "{said}");
     drop(taken);
 
+    // A document that cannot be read stops nothing, and is said.
+    let bad = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: quoted, namespace: default}\n\
+               spec: {ingressClassName: nginx, rules: [{host: quoted.example.com, http: {paths: [{path: /, pathType: Prefix, \
+               backend: {service: {name: blue, port: {number: \"80\"}}}}]}}]}\n";
+    std::fs::write(site.folder.join("quoted.yaml"), bad).unwrap();
     let mut ingress = Process::start("ingress", pilothouse(), &site.flags, &site.log).unwrap();
     site.says("Ctrl-C ends it.").await;
     let listens = format!("http   http://{}  for shop.example.com", site.http);
-    for wanted in ["2 Ingresses, 1 host", &listens] {
+    let fault = "found the text \"80\"";
+    for wanted in ["2 Ingresses, 1 host", &listens, fault] {
         assert!(site.said().contains(wanted), "{wanted}: {}", site.said());
     }
     until("the route is served", async || {
@@ -119,6 +125,11 @@ pub(crate) async fn one_command_makes_a_listening_ingress_of_manifests(rig: Rig)
     .await;
     site.edit("admin.yaml", "name: green", "name: grey");
     site.says("there is no Service default/grey").await;
+
+    // So is one that becomes such while it runs; what was read last is served.
+    site.edit("api.yaml", "number: 80", "number: eighty");
+    site.says("found the text \"eighty\"").await;
+    assert_eq!(site.status("/api/stars", &[]).await, 200);
 
     ingress.terminate();
     tokio::time::timeout(Duration::from_secs(30), async {

@@ -19,15 +19,6 @@ const AT_ONCE: u64 = 20;
 /// The port of the shop's gateway: this machine is others' as well, so that nobody binds another one.
 const PORT: u16 = 18080;
 
-/// Fields that name files of a proxy.
-const FILES: [&str; 5] = [
-    "clientCertificate",
-    "serverCertificate",
-    "privateKey",
-    "caCertificates",
-    "caCrl",
-];
-
 /// A host that says which objects are served.
 const SAID: &str = "---
 apiVersion: networking.istio.io/v1
@@ -57,16 +48,21 @@ fn around(rig: &Rig) -> Surroundings {
     }
 }
 
-/// Takes out what names files: which of them a proxy has is not known to those who generate, and it refuses what it lacks
-/// alone.
-fn without_files(value: &mut Value) {
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(without_files),
-        Value::Object(fields) => {
-            fields.retain(|name, _| !FILES.contains(&name.as_str()));
-            fields.values_mut().for_each(without_files);
+/// Takes out by which files clients of a service are told to connect: of what these are, its own clusters depend alone.
+fn without_files_of_clients(object: &mut Value) {
+    const FILES: [&str; 4] = ["clientCertificate", "privateKey", "caCertificates", "caCrl"];
+    fn visit(value: &mut Value) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(visit),
+            Value::Object(fields) => {
+                fields.retain(|name, _| !FILES.contains(&name.as_str()));
+                fields.values_mut().for_each(visit);
+            }
+            _ => {}
         }
-        _ => {}
+    }
+    if object["kind"] == "DestinationRule" {
+        visit(object);
     }
 }
 
@@ -112,7 +108,7 @@ pub(crate) async fn hostile_objects_cost_nobody_else(mut rig: Rig) {
     for seed in seeds {
         let mut all = objects(seed, usize::try_from(AT_ONCE).unwrap(), &around);
         all.iter_mut().for_each(within_the_port);
-        all.iter_mut().for_each(without_files);
+        all.iter_mut().for_each(without_files_of_clients);
         // JSON is YAML, and a document each.
         let texts: Vec<String> = all.iter().map(Value::to_string).collect();
         rig.write("hostile.yaml", &texts.join("\n---\n"));

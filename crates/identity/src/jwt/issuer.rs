@@ -6,8 +6,8 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use fetch::jwks::Fetcher;
 use model::jwks::KeySource;
-use sources::jwks::Fetcher;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 

@@ -8,6 +8,7 @@ use apiserver::access::{Access, Who};
 use apiserver::api::{Api, Request};
 use apiserver::audit::Audit;
 use apiserver::store::{Keep, Store};
+use fetch::jwks::Fetcher;
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body_util::BodyExt;
@@ -19,7 +20,6 @@ use pilothouse_identity::{
 };
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
-use sources::jwks::Fetcher;
 
 use crate::certificate::Ca;
 use crate::token::{ISSUER, Keys};

@@ -8,7 +8,7 @@ use kube::Client;
 use kubeclients::fake::{Id, World};
 use kubernetes::source::{ClusterSource, Options};
 use model::{Contents, Kind, ObjectKey, ObjectName, Owner};
-use sources::{Delivery, Sink, Source};
+use source_api::{Delivery, Sink, Source};
 use store::{Snapshot, Store};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;

@@ -8,7 +8,7 @@ use kubeclients::fake::{Blow, Fake, Id, Mishap, RESOURCES, World};
 
 use kubernetes::source::{Options, Pace};
 use model::Kind;
-use sources::backoff::Backoff;
+use source_api::backoff::Backoff;
 
 use crate::observer::Observer;
 

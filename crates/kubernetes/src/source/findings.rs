@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{Diagnostic, Kind, SourceId};
-use sources::{Closed, Sink, SourceEvent};
+use source_api::{Closed, Sink, SourceEvent};
 use tokio::sync::{Mutex, watch};
 
 /// So many findings are told of a cluster.

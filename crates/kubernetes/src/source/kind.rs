@@ -11,8 +11,8 @@ use kube::core::ApiResource;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client};
 use model::{Contents, Diagnostic, Kind, ObjectKey, Owner, Severity};
-use sources::backoff::Backoff;
-use sources::{Closed, Sink, SourceError, SourceEvent};
+use source_api::backoff::Backoff;
+use source_api::{Closed, Sink, SourceError, SourceEvent};
 
 use super::definitions::{Definitions, Reader, Served, Watch};
 use super::findings::{Back, Findings};

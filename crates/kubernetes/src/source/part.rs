@@ -202,7 +202,7 @@ impl Reading {
         object.insert("apiVersion".into(), self.api_version().into());
         let object = Value::Object(object);
         let (change, found) =
-            sources::object::read(&self.owner, key.clone(), object, self.validation);
+            source_api::object::read(&self.owner, key.clone(), object, self.validation);
         read.changes.push(change);
         read.news.push(News::Object(key, found));
     }

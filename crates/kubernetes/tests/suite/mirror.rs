@@ -6,7 +6,7 @@ use model::kinds::AnyObject;
 use model::{Change, Contents, Diagnostic, Kind, ObjectKey, ObjectName, Owner};
 use pilothouse_kubernetes::Client;
 use pilothouse_kubernetes::source::{ClusterSource, Options};
-use sources::{Delivery, Sink, Source, SourceEvent};
+use source_api::{Delivery, Sink, Source, SourceEvent};
 use store::Store;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::{CancellationToken, DropGuard};

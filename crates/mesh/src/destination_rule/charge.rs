@@ -81,7 +81,8 @@ impl Query<Snapshot> for SettingsCharge {
             let listed = product([listed(cx, service, subsets), ENDPOINT_BYTES]);
             made.saturating_add(clusters).saturating_add(listed)
         });
-        Charge::of(&rule, charge(made))
+        let crowded = || cx.is_crowded::<DestinationRule>(&self.0.namespace);
+        Charge::of(&rule, charge(made, crowded))
     }
 }
 

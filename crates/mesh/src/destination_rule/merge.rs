@@ -158,6 +158,9 @@ struct Merging {
 impl Pool {
     /// Merges a rule into those of its host that it may be merged with, or adds it.
     ///
+    /// A rule for all completes each one for some workloads of its namespace, and stays the one for all others. In Istio
+    /// the others lose it where both are exported alike, and otherwise the workloads do.
+    ///
     /// Istio: pilot/pkg/model/destination_rule.go mergeDestinationRule, 1.32.
     pub(super) fn add(
         &mut self,
@@ -169,6 +172,15 @@ impl Pool {
         let list = self.0.entry(host).or_default();
         let mut separate = true;
         for merging in list.iter_mut() {
+            let new = rule
+                .spec
+                .workload_selector
+                .as_ref()
+                .map(|s| &s.match_labels);
+            if new.is_none() && merging.rule.selector().is_some() {
+                merging.take(rule, weight, Takes::WhatIsOpen);
+                continue;
+            }
             let present = &merging.rule;
             if *export == present.export {
                 separate = false;
@@ -179,11 +191,6 @@ impl Pool {
                     continue;
                 }
             }
-            let new = rule
-                .spec
-                .workload_selector
-                .as_ref()
-                .map(|s| &s.match_labels);
             let old = present.selector();
             if new.is_some() && old.is_some() && new != old {
                 separate = true;
@@ -192,7 +199,7 @@ impl Pool {
             if new == old {
                 separate = false;
             }
-            merging.take(rule, weight);
+            merging.take(rule, weight, Takes::Policy);
         }
         if separate {
             list.push(Merging {
@@ -217,8 +224,17 @@ impl Pool {
     }
 }
 
+/// What of the traffic policy of a rule is taken by one before it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    /// All of it, where that has none.
+    Policy,
+    /// Each part that it leaves open.
+    WhatIsOpen,
+}
+
 impl Merging {
-    fn take(&mut self, rule: &Object<DestinationRule>, weight: Weight) {
+    fn take(&mut self, rule: &Object<DestinationRule>, weight: Weight, takes: Takes) {
         self.bytes = self.bytes.saturating_add(weight.bytes);
         let present = &mut self.rule;
         present.over_budget |= weight.over_budget;
@@ -228,7 +244,7 @@ impl Merging {
             present.merged = None;
             return;
         }
-        merge_into(present, &mut self.subsets, rule);
+        merge_into(present, &mut self.subsets, rule, takes);
     }
 }
 
@@ -237,6 +253,7 @@ fn merge_into(
     present: &mut MergedDestinationRule,
     names: &mut Option<KeyedSet<String>>,
     rule: &Object<DestinationRule>,
+    takes: Takes,
 ) {
     let merged = present
         .merged
@@ -253,6 +270,10 @@ fn merge_into(
     let from_policy = |rule: &Object<DestinationRule>| rule.meta.gateway_api().is_some();
     let theirs = rule.spec.traffic_policy.as_ref();
     match (from_policy(&present.first), from_policy(rule)) {
+        (false, false) if takes == Takes::WhatIsOpen => {
+            let own = merged.traffic_policy.take();
+            merged.traffic_policy = fill(own.map(|own| secured(own, theirs)), theirs.cloned());
+        }
         (false, true) => {
             merged.traffic_policy = fill(merged.traffic_policy.take(), theirs.cloned());
         }
@@ -265,6 +286,25 @@ fn merge_into(
             }
         }
     }
+}
+
+/// A policy without TLS of its own whose settings of ports, which stand in place of all others, ask for the TLS that another
+/// asks for on ports of which it says nothing more.
+fn secured(mut policy: TrafficPolicy, by: Option<&TrafficPolicy>) -> TrafficPolicy {
+    let Some(by) = by.filter(|by| by.tls.is_some() && policy.tls.is_none()) else {
+        return policy;
+    };
+    let number = |p: &PortTrafficPolicy| p.port.as_ref().map_or(0, |p| p.number);
+    for port in &mut policy.port_level_settings {
+        let says_more = by
+            .port_level_settings
+            .iter()
+            .any(|p| number(p) == number(port));
+        if !says_more {
+            port.tls = port.tls.take().or_else(|| by.tls.clone());
+        }
+    }
+    policy
 }
 
 /// The user's policy, with what it leaves open taken from the other.

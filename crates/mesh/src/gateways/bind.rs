@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use model::settings::Listed;
 
-use crate::address::{OWN_PORTS, UNIX_PREFIX, prefix};
+use crate::address::{UNIX_PREFIX, prefix};
 
 /// Why a server may not bind an address, as a sentence.
 pub(super) fn fault(allowed: &Listed, bind: &str) -> Option<String> {
@@ -27,13 +27,6 @@ pub(super) fn fault(allowed: &Listed, bind: &str) -> Option<String> {
     Some(format!(
         "servers may bind {bind} only where PILOTHOUSE_GATEWAY_BINDS lists it"
     ))
-}
-
-/// Why a server may not listen on a port of the proxy, as a sentence.
-pub(super) fn port_fault(port: u16) -> Option<String> {
-    OWN_PORTS
-        .contains(&port)
-        .then(|| "Envoy or its agent listens there".to_owned())
 }
 
 #[cfg(test)]

@@ -17,23 +17,40 @@ use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use store::{Reads, Snapshot};
 
 use super::bind;
+use super::charge::gateway_is_over;
 use super::owned::Owners;
+use super::ports::Ports;
 use super::select::{Reached, Selected};
 use super::server::{is_http, is_passthrough, is_tls, may_be_quic, terminates_https};
-use super::{GatewayServer, MergedGateway, PortServers, ServerPort};
+use super::{GatewayKey, GatewayServer, MergedGateway, PortServers, ServerPort};
+use crate::files;
 use crate::finding::{about, code};
+use crate::reserved::Reserved;
 
 pub(super) fn merge(
     cx: &Cx<'_, Snapshot>,
+    key: &GatewayKey,
     selected: &[Selected],
     owners: Option<Arc<Owners>>,
 ) -> MergedGateway {
     let mut merging = Merging {
+        cx,
         http3: cx.settings().features.quic_listeners,
         binds: cx.settings().features.gateway_binds.clone(),
-        ..Merging::default()
+        reserved: key.reserved.clone(),
+        may_name_files: false,
+        ports: Ports::new(cx, &key.namespace),
+        merged: MergedGateway::default(),
+        taken: BTreeSet::new(),
+        plain: BTreeMap::new(),
+        tls_hosts: BTreeMap::new(),
     };
-    for selected in selected {
+    let served = selected
+        .iter()
+        .filter(|selected| !gateway_is_over(cx, &selected.gateway));
+    for selected in served {
+        let author = selected.gateway.namespace();
+        merging.may_name_files = files::may_name(cx, author, &key.namespace);
         for (field, server) in selected.gateway.spec.servers.iter().enumerate() {
             let Some(owners) = &owners else {
                 merging.server(selected, field, server);
@@ -46,7 +63,11 @@ pub(super) fn merge(
             }
         }
     }
-    merging.merged
+    let Merging {
+        mut merged, ports, ..
+    } = merging;
+    merged.refused.extend(ports.findings());
+    merged
 }
 
 /// A server without the hosts that belong to others, and a finding for each of these.
@@ -73,11 +94,17 @@ fn owned_hosts(
     (left, refused)
 }
 
-#[derive(Default)]
-struct Merging {
+struct Merging<'a> {
+    cx: &'a Cx<'a, Snapshot>,
     http3: bool,
     /// What servers may bind besides all addresses.
     binds: Listed,
+    /// Ports that the proxy listens on itself.
+    reserved: Reserved,
+    /// Whether servers of the Gateway at hand may name files of the proxy.
+    may_name_files: bool,
+    /// How many ports namespaces may open still.
+    ports: Ports,
     merged: MergedGateway,
     /// Port numbers in use.
     taken: BTreeSet<u16>,
@@ -87,7 +114,7 @@ struct Merging {
     tls_hosts: BTreeMap<u16, BTreeMap<String, String>>,
 }
 
-impl Merging {
+impl Merging<'_> {
     fn server(&mut self, selected: &Selected, field: usize, stated: &Server) {
         let gateway = &selected.gateway;
         let refused = |why: String| {
@@ -103,6 +130,15 @@ impl Merging {
             self.merged
                 .refused
                 .push(refused(format!("the server is not served: {why}")));
+            return;
+        }
+        let named = stated.tls.as_ref().and_then(files::named_by);
+        if let Some(file) = named.filter(|_| is_tls(stated) && !self.may_name_files) {
+            let why = "the server is not served: files of a proxy are for Gateways of its own namespace and of the root namespace; PILOTHOUSE_PROXY_FILES can allow them to others";
+            self.merged.refused.push(
+                about(gateway, code::SERVER_REFUSED, Severity::Error, why)
+                    .at(format!("spec.servers[{field}].tls.{file}")),
+            );
             return;
         }
         self.merged.edge |= gateway.meta.is_edge();
@@ -125,17 +161,48 @@ impl Merging {
                 protocol: port.protocol.as_str().into(),
                 bind: stated.bind.as_str().into(),
             };
+            let opens = !self.is_open(&socket);
+            if opens && !self.ports.may_open(self.cx, gateway, (field, resolved)) {
+                continue;
+            }
             let route = route_name(stated, resolved, gateway);
             let udp = selected.reached.over_udp(number);
-            let placed = bind::port_fault(resolved)
-                .map_or(Ok(()), Err)
+            let placed = self
+                .leaves(&socket)
                 .and_then(|()| self.tls(at, &socket, &route))
                 .and_then(|()| self.place(at, socket, route, udp));
+            if opens && placed.is_ok() {
+                self.ports.open(gateway);
+            }
             if let Err(why) = placed {
                 let why = format!("the server is not served on port {resolved}: {why}");
                 self.merged.refused.push(refused(why));
             }
         }
+    }
+
+    /// Whether the proxy leaves a socket to configuration. The error says what it has there.
+    fn leaves(&self, socket: &ServerPort) -> Result<(), String> {
+        // A gateway of tunnels listens where tunnels end.
+        let is_tunnel = parse(socket) == Protocol::Hbone;
+        match self.reserved.holder(socket.number) {
+            Some(holder) if !is_tunnel => {
+                Err(format!("it is a port of Envoy or its agent ({holder})"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether some server listens there.
+    fn is_open(&self, socket: &ServerPort) -> bool {
+        let first = ServerPort {
+            number: socket.number,
+            protocol: Arc::default(),
+            bind: Arc::default(),
+        };
+        let open = self.merged.by_port.range(first..);
+        let mut open = open.take_while(|(open, _)| open.number == socket.number);
+        open.any(|(open, _)| open.bind == socket.bind)
     }
 
     /// Takes the names of a server with TLS settings. The error says which of them another server has on the same

@@ -16,13 +16,14 @@ use std::sync::Arc;
 
 use incr::{Cx, KeyedSet, Query};
 use model::diagnostic::{Diagnostic, Severity};
+use model::host::canonical;
 use model::kinds::gateway_api::ReferenceGrant;
 use model::kinds::istio::Gateway;
 use model::kinds::kube::{self, ANY_HOST};
 use model::kinds::{Kind, knative};
 use model::names::Namespace;
 use model::object::{Object, ObjectKey, Timestamp};
-use model::ownership::{Claim, above, plain};
+use model::ownership::{Claim, above};
 use store::index::{ObjectIndex, grant_value};
 use store::{Reads, Snapshot};
 
@@ -30,6 +31,7 @@ use super::{GatewayKey, MergedGatewayOf, select};
 use crate::finding::{about_named, code};
 use crate::hosts;
 use crate::root::is_root;
+use crate::stated_hosts::{For, stated_for};
 use crate::virtual_service::{VirtualServiceHead, VirtualServiceOf, VirtualServicesFor};
 
 /// The oldest claims to the hosts of a gateway proxy; `None` where hosts have no owners.
@@ -125,25 +127,6 @@ impl Author {
     }
 }
 
-/// For which namespaces a Gateway states a host.
-enum For<'h> {
-    /// Its own.
-    Own,
-    /// One that it names.
-    One(&'h str),
-    /// All.
-    All,
-}
-
-/// A host of a server as it is stated.
-fn stated_for(host: &str) -> (For<'_>, &str) {
-    match host.split_once('/') {
-        None | Some((".", _)) => (For::Own, host.strip_prefix("./").unwrap_or(host)),
-        Some(("*", host)) => (For::All, host),
-        Some((namespace, host)) => (For::One(namespace), host),
-    }
-}
-
 /// Keeps the older of two claims to a host.
 fn hold(held: &mut BTreeMap<Arc<str>, Held>, claim: &Claim, given: Option<&str>) {
     let new = || Held {
@@ -175,7 +158,7 @@ impl Owners {
             let claim = Claim {
                 object: author.key.clone(),
                 created,
-                host: plain(host),
+                host: canonical(host).into(),
             };
             let given = match namespaces {
                 For::One(namespace) => Some(namespace),
@@ -229,7 +212,7 @@ impl Owners {
             let claim = Claim {
                 object: author.key.clone(),
                 created,
-                host: plain(host),
+                host: canonical(host).into(),
             };
             if !written.contains(host) {
                 // A wider wildcard claims no more than there is of it here.
@@ -251,7 +234,7 @@ impl Owners {
         host: &str,
     ) -> Option<String> {
         let (_, host) = stated_for(host);
-        let host = plain(host);
+        let host: Arc<str> = canonical(host).into();
         let claims = within(&self.servers, &host);
         refusal(cx, claims, &Author::of_gateway(gateway), &host)
     }
@@ -263,7 +246,7 @@ impl Owners {
         head: &VirtualServiceHead,
         host: &str,
     ) -> Option<String> {
-        let host = plain(host);
+        let host: Arc<str> = canonical(host).into();
         let claims = within(&self.rules, &host).chain(self.alone.get(&host));
         refusal(cx, claims, &Author::of_rule(head), &host)
     }

@@ -258,16 +258,17 @@ fn select_services(
 }
 
 /// Of services with one host in several namespaces keeps those of one: the proxy's own, else the first, unless a later
-/// one is a Kubernetes service and it is not.
+/// one is a Kubernetes service and it is not. Hosts of registries are one in whatever letters, as they are to Envoy.
 fn one_namespace_per_host(services: &mut Vec<Arc<Service>>, namespace: &Namespace) {
     let mut chosen: KeyedMap<Hostname, (Namespace, bool)> = KeyedMap::default();
     let mut several = false;
     for service in services.iter() {
         let kube = service.registry == Registry::Kubernetes;
         let this = || (service.namespace.clone(), kube);
-        match chosen.get_mut(&service.host) {
+        let host = folded(&service.host);
+        match chosen.get_mut(&host) {
             None => {
-                chosen.insert(service.host.clone(), this());
+                chosen.insert(host, this());
             }
             Some(held) => {
                 several |= held.0 != service.namespace;
@@ -278,7 +279,17 @@ fn one_namespace_per_host(services: &mut Vec<Arc<Service>>, namespace: &Namespac
         }
     }
     if several {
-        services.retain(|s| chosen.get(&s.host).is_some_and(|c| c.0 == s.namespace));
+        services.retain(|s| {
+            let kept = chosen.get(&folded(&s.host));
+            kept.is_some_and(|c| c.0 == s.namespace)
+        });
+    }
+}
+
+fn folded(host: &Hostname) -> Hostname {
+    match host.bytes().any(|b| b.is_ascii_uppercase()) {
+        true => host.to_ascii_lowercase().into(),
+        false => host.clone(),
     }
 }
 

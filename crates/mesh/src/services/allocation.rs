@@ -1,9 +1,10 @@
 //! Addresses for ServiceEntries that have none, so that names resolve to something the proxy can tell apart.
 //!
 //! Addresses that a controller wrote to `status.addresses` are taken as they are. Hosts without one get the next free
-//! address of the ranges (240.240.0.0/16 and 2001:2::/48), entries taken by age, then by namespace and name: the same on
-//! every replica, but an older entry that appears moves the addresses of those behind it. Where there is an API to write
-//! to, our own controller (`writeback::addresses`) writes what is found here, and it stays.
+//! address of the ranges (240.240.0.0/16 and 2001:2::/48), entries in the order of their age, those without a date last, then by
+//! namespace and name: the same on every replica. A younger entry moves no address of an older one, whatever addresses it
+//! states; an older entry that appears moves those behind it. Where there is an API to write to, our own controller
+//! (`writeback::addresses`) writes what is found here, and it stays.
 //!
 //! Istio: pilot/pkg/networking/serviceentry/ip_autoallocation.go and pkg/controllers/ipallocate, 1.32.
 
@@ -15,7 +16,9 @@ use incr::{Cx, Query};
 use model::kinds::istio::ServiceEntry;
 use model::object::{Object, ObjectName};
 use proto_istio::networking::service_entry::Resolution;
-use store::index::{UNALLOCATED, held_addresses, is_unallocated, may_allocate, range_value};
+use store::index::{
+    UNALLOCATED, given_addresses, is_unallocated, may_allocate, range_value, stated_addresses,
+};
 use store::{ObjectIndex, Reads, Snapshot};
 
 /// Both addresses of a host.
@@ -73,26 +76,31 @@ impl Query<Snapshot> for Allocation {
         let features = &cx.settings().features;
         let v4 = features.ip_auto_allocate_v4.get();
         let v6 = features.ip_auto_allocate_v6.get();
-        let mut used: BTreeSet<IpAddr> = BTreeSet::new();
+        let mut entries = cx.list_by::<ServiceEntry>(ObjectIndex::Allocation, UNALLOCATED);
         for first in [IpAddr::V4(v4.network()), IpAddr::V6(v6.network())] {
             let range = range_value(first);
-            for entry in cx.list_by::<ServiceEntry>(ObjectIndex::Allocation, &range) {
-                used.extend(held_addresses(&entry));
-            }
+            entries.extend(cx.list_by::<ServiceEntry>(ObjectIndex::Allocation, &range));
         }
-        let mut entries = cx.list_by::<ServiceEntry>(ObjectIndex::Allocation, UNALLOCATED);
-        entries.sort_by_key(|e| (e.meta.created, e.meta.name.clone()));
+        entries.sort_by(|a, b| {
+            let order = |e: &Object<ServiceEntry>| (e.meta.created.is_none(), e.meta.created);
+            (order(a), &a.meta.name).cmp(&(order(b), &b.meta.name))
+        });
+        entries.dedup_by(|b, a| a.meta.name == b.meta.name);
         let mut next = Next {
-            used,
+            used: entries.iter().flat_map(|e| given_addresses(e)).collect(),
             v4: v4.network().into(),
             v6: v6.network().into(),
             last_v4: v4.broadcast().into(),
             last_v6: v6.broadcast().into(),
         };
-        entries
-            .iter()
-            .map(|entry| (entry.meta.name.clone(), allocate(entry, &mut next)))
-            .collect()
+        let mut allocated = BTreeMap::new();
+        for entry in &entries {
+            next.used.extend(stated_addresses(entry));
+            if is_unallocated(entry) {
+                allocated.insert(entry.meta.name.clone(), allocate(entry, &mut next));
+            }
+        }
+        allocated
     }
 }
 

@@ -16,6 +16,7 @@ use model::service::{
 use model::{Hostname, Labels};
 use store::{Reads, Snapshot};
 
+use super::charge::service_is_over;
 use super::entry::UNSPECIFIED;
 use super::pool::Pool;
 use super::trust_domain::trust_domain;
@@ -61,13 +62,14 @@ impl Query<Snapshot> for KubeService {
     }
 }
 
-/// The Services of a name in all clusters. In the configured one a pool comes before the Service that may be written for it.
+/// The Services of a name in all clusters, but for those that are over the budget. In the configured one a pool comes before the Service that may be written for it.
 pub(super) fn objects(
     cx: &Cx<'_, Snapshot>,
     name: &ObjectName,
     pool: Option<&Pool>,
 ) -> Vec<Arc<Object<kube::Service>>> {
     let mut all = cx.namesakes::<kube::Service>(name);
+    all.retain(|object| !service_is_over(cx, object));
     if let Some(pool) = pool {
         all.retain(|object| object.meta.name.cluster.is_some());
         all.insert(0, pool.service.clone());

@@ -12,6 +12,7 @@ use model::object::{Object, ObjectName};
 use model::service::{Address, Endpoint, Health, Resolution};
 use store::{ObjectIndex, Reads, Snapshot};
 
+use super::charge::slice_is_over;
 use super::endpoints::at_port;
 use super::kube::{objects, resolution};
 use super::mcs;
@@ -93,7 +94,9 @@ fn clusters(
     }
     let value = format!("{}/{}", name.namespace, name.name);
     for slice in cx.list_by::<EndpointSlice>(ObjectIndex::Service, &value) {
-        if &*slice.spec.address_type != "FQDN" && !slice.meta.labels.contains(MULTICLUSTER) {
+        let is_left_out =
+            &*slice.spec.address_type == "FQDN" || slice.meta.labels.contains(MULTICLUSTER);
+        if !is_left_out && !slice_is_over(cx, &slice) {
             of(&slice.meta.name, &mut |c| c.slices.push(slice.clone()));
         }
     }

@@ -274,6 +274,15 @@ pub(super) fn selected_entries(
         .filter(|workload| workload.endpoint.labels.matches(selector))
 }
 
+/// How many WorkloadEntries a selector may choose, at most.
+pub(super) fn most_entries(
+    cx: &Cx<'_, Snapshot>,
+    namespace: &Namespace,
+    selector: &Labels,
+) -> usize {
+    names::<WorkloadEntry>(cx, namespace, selector).len()
+}
+
 /// The objects that a selector may choose. A label of the objects themselves finds them in the index; what selects by
 /// topology alone looks at all.
 fn names<T: Stored>(

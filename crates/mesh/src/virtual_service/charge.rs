@@ -16,6 +16,7 @@ use crate::budget::{Charge, Names, outside};
 use crate::hosts::Wildcards;
 use crate::limits::product;
 use crate::services::{InNamespace, OfHost, VisibleTo};
+use crate::stated_hosts::HostsOf;
 
 /// The VirtualServices of a namespace that are over its budget: they refuse what they are about.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -52,11 +53,12 @@ impl Query<Snapshot> for RuleCharge {
         };
         let steps = delegate::steps(cx, rule.namespace(), &rule.spec.http);
         let made = held(&rule.spec).saturating_mul(copies(&rule));
-        let further = product([further_copies(cx, &rule), sent(&rule.spec)]);
+        let further = further_copies(cx, &rule).saturating_add(served_copies(cx, &rule));
+        let further = product([further, sent(&rule.spec)]);
         let made = made.saturating_add(further);
         // What merges pays from the first byte: what it makes is charged when that is paid.
         let charged = match steps {
-            0 => charge(made),
+            0 => charge(made, || cx.is_crowded::<VirtualService>(&self.0.namespace)),
             _ => rounded(made.saturating_add(steps)),
         };
         Charge {
@@ -142,6 +144,21 @@ fn further_copies(cx: &Cx<'_, Snapshot>, rule: &Object<VirtualService>) -> usize
         copies = copies.saturating_add(ports.sum());
     }
     copies
+}
+
+/// How often gateways have the routes of a rule besides: once for each further server that states one of its hosts.
+fn served_copies(cx: &Cx<'_, Snapshot>, rule: &Object<VirtualService>) -> usize {
+    let spec = &rule.spec;
+    let gateways = spec.gateways.iter().filter(|gateway| **gateway != *MESH);
+    let further = gateways.map(|gateway| {
+        let name = match gateway.split_once('/') {
+            Some((namespace, name)) => ObjectName::new(namespace, name),
+            None => ObjectName::new(rule.namespace().clone(), gateway.as_str()),
+        };
+        let serving = cx.query(&HostsOf(name)).serving(&spec.hosts);
+        serving.saturating_sub(1)
+    });
+    further.fold(0, usize::saturating_add)
 }
 
 /// What is held for the routes of a rule as they are written.

@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::diagnostic::{Diagnostic, Severity};
+use model::host::canonical;
 use model::kinds::istio::{ServiceEntry, VirtualService};
 use model::kinds::{Kind, Kinded};
 use model::names::Namespace;
 use model::object::{ObjectKey, ObjectName};
-use model::ownership::{Claim, above, plain};
+use model::ownership::{Claim, above};
 use store::index::ObjectIndex;
 use store::{Reads, Snapshot};
 
@@ -86,7 +87,7 @@ fn refusal(
     namespace: &Namespace,
     host: &str,
 ) -> Option<String> {
-    let host = plain(host);
+    let host: Arc<str> = canonical(host).into();
     let domain = &*cx.settings().domain;
     for domain in [domain, CLUSTERSET] {
         let services = format!(".svc.{domain}");

@@ -4,9 +4,8 @@
 
 use std::net::IpAddr;
 
-use model::kinds::istio::VirtualService;
+use model::kinds::istio::{VirtualService, each_host};
 use model::names::{Namespace, gateway_name};
-use proto_istio::networking::Destination;
 
 use super::MESH;
 
@@ -27,16 +26,11 @@ pub fn host_name(host: &str, namespace: &Namespace, domain: &str) -> Option<Stri
 
 /// Writes out every short name of a rule.
 pub(super) fn resolve(spec: &mut VirtualService, namespace: &Namespace, domain: &str) {
-    let host = |host: &mut String| {
+    each_host(spec, &mut |host| {
         if let Some(full) = host_name(host, namespace, domain) {
             *host = full;
         }
-    };
-    let destination = |destination: &mut Option<Destination>| {
-        if let Some(destination) = destination {
-            host(&mut destination.host);
-        }
-    };
+    });
     let gateways = |gateways: &mut Vec<String>| {
         for gateway in gateways.iter_mut().filter(|g| *g != MESH) {
             if let Some(full) = gateway_name(gateway, namespace) {
@@ -44,35 +38,21 @@ pub(super) fn resolve(spec: &mut VirtualService, namespace: &Namespace, domain: 
             }
         }
     };
-    spec.hosts.iter_mut().for_each(host);
     gateways(&mut spec.gateways);
     for http in &mut spec.http {
         http.r#match
             .iter_mut()
             .for_each(|m| gateways(&mut m.gateways));
-        for route in &mut http.route {
-            destination(&mut route.destination);
-        }
-        destination(&mut http.mirror);
-        for mirror in &mut http.mirrors {
-            destination(&mut mirror.destination);
-        }
     }
     for tcp in &mut spec.tcp {
         tcp.r#match
             .iter_mut()
             .for_each(|m| gateways(&mut m.gateways));
-        for route in &mut tcp.route {
-            destination(&mut route.destination);
-        }
     }
     for tls in &mut spec.tls {
         tls.r#match
             .iter_mut()
             .for_each(|m| gateways(&mut m.gateways));
-        for route in &mut tls.route {
-            destination(&mut route.destination);
-        }
     }
 }
 

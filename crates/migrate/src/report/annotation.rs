@@ -24,15 +24,19 @@ pub(super) fn lines(
     read: &Annotations,
     findings: &[&Diagnostic],
 ) -> (Vec<Line>, Vec<Line>) {
-    let keys = ingress.meta.annotations.iter().map(|(key, _)| key);
-    let mut annotations: BTreeMap<Arc<str>, Line> = keys
-        .filter_map(|key| Some((key.clone(), by_name(key, name_of(key)?))))
+    let stated = ingress.meta.annotations.iter();
+    let mut annotations: BTreeMap<Arc<str>, Line> = stated
+        .filter_map(|(key, value)| Some((key.clone(), by_name(key, name_of(key)?, value))))
         .collect();
     let mut fields: BTreeMap<Arc<str>, Line> = BTreeMap::new();
     for note in &read.notes {
         let line = annotations.entry(note.key.clone());
         let line = line.or_insert_with(|| same(&note.key));
-        add(line, verdict(note.severity), &note.message);
+        add(
+            line,
+            of_message(note.severity, &note.message),
+            &note.message,
+        );
     }
     for finding in findings {
         let key = finding.path.strip_prefix(PATH);
@@ -87,8 +91,8 @@ fn same(key: &Arc<str>) -> Line {
     }
 }
 
-/// What becomes of an annotation by its name, whatever its value.
-fn by_name(key: &Arc<str>, name: &str) -> Line {
+/// What becomes of an annotation by its name, and by its value where that alone decides.
+fn by_name(key: &Arc<str>, name: &str, value: &str) -> Line {
     let Some(known) = spec::find(name) else {
         let how =
             "neither ingress-nginx nor Higress has an annotation of this name: nothing reads it";
@@ -98,6 +102,9 @@ fn by_name(key: &Arc<str>, name: &str) -> Line {
             how: vec![how.into()],
         };
     };
+    if known.becomes == Becomes::Different && spec::means_the_same(name, value) {
+        return same(key);
+    }
     by_spec(key, known)
 }
 
@@ -125,12 +132,21 @@ fn verdict(severity: Severity) -> Verdict {
     }
 }
 
+/// How something fares by what is told of it: what it asks for is lost where it is left out.
+fn of_message(severity: Severity, message: &str) -> Verdict {
+    let is_lost = message.starts_with("is left out") || message.ends_with("so it is left out");
+    match severity {
+        Severity::Warning if is_lost => Verdict::Unsupported,
+        severity => verdict(severity),
+    }
+}
+
 fn of_finding(finding: &Diagnostic) -> Verdict {
     match finding.code {
         code::NOT_SERVED | code::OVER_LIMIT if finding.severity > Severity::Info => {
             Verdict::Unsupported
         }
-        _ => verdict(finding.severity),
+        _ => of_message(finding.severity, &finding.message),
     }
 }
 

@@ -27,6 +27,9 @@ pub struct Route {
     /// What is done: `rewrite to /`, `basic auth`, `redirect 301 to https://…`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub does: Vec<String>,
+    /// Why it refuses every request, where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed: Option<Arc<str>>,
 }
 
 /// Where requests go.
@@ -135,6 +138,7 @@ impl Reading<'_> {
                     conditions: conditions(matched),
                     backends: backends.clone(),
                     does: does.clone(),
+                    closed: closed(http),
                 });
             }
         }
@@ -157,6 +161,14 @@ impl Reading<'_> {
         });
         all.collect()
     }
+}
+
+/// Why a route refuses every request.
+fn closed(http: &HttpRoute) -> Option<Arc<str>> {
+    http.direct_response.as_ref()?;
+    let response = http.headers.as_ref()?.response.as_ref()?;
+    let reason = response.set.get(convert::edge::REASON)?;
+    Some(reason.replace("%%", "%").into())
 }
 
 /// A Service's host as `namespace/name`; other hosts as they are.

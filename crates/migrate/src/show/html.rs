@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::{counted, target, word};
-use crate::report::{Line, OfIngress, Report, Verdict};
+use super::{DEFAULTS, counted, target, word};
+use crate::report::{Changed, Line, OfIngress, Report, Verdict};
 
 const HEAD: &str = include_str!("html/head.html");
 const FOOT: &str = include_str!("html/foot.html");
@@ -41,6 +41,13 @@ pub(super) fn write(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     }
     writeln!(out, "</div>")?;
     attention(out, report)?;
+    if !report.defaults.is_empty() {
+        writeln!(out, "<p>{DEFAULTS}:</p>\n<ul>")?;
+        for Changed { option, how } in &report.defaults {
+            writeln!(out, "<li><code>{option}</code>: {how}</li>")?;
+        }
+        writeln!(out, "</ul>")?;
+    }
     for remark in &report.remarks {
         writeln!(out, "<p class=remark>{}</p>", escaped(remark))?;
     }

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::{counted, route, word};
-use crate::report::{Line, OfIngress, Report, Verdict};
+use super::{DEFAULTS, counted, route, word};
+use crate::report::{Changed, Line, OfIngress, Report, Verdict};
 
 pub(super) fn write(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     let summary = &report.summary;
@@ -46,6 +46,12 @@ pub(super) fn write(out: &mut dyn Write, report: &Report) -> io::Result<()> {
             words(&a.such_as),
             words(&a.how)
         )?;
+    }
+    if !report.defaults.is_empty() {
+        writeln!(out, "\n{DEFAULTS}:\n")?;
+    }
+    for Changed { option, how } in &report.defaults {
+        writeln!(out, "- `{option}`: {how}")?;
     }
     for remark in &report.remarks {
         writeln!(out, "\n{}", words(remark))?;

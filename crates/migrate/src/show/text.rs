@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use super::{counted, plain, route, word};
-use crate::report::{Attention, Line, OfIngress, Report, Verdict};
+use super::{DEFAULTS, counted, plain, route, word};
+use crate::report::{Attention, Changed, Line, OfIngress, Report, Verdict};
 
 /// How much the summary says of what needs attention: it fits a screen of 24 lines.
-const SHOWN: usize = 11;
+const SHOWN: usize = 6;
 
 /// Where what there is to say of a line begins.
 const INDENT: &str = "                   ";
@@ -81,6 +81,17 @@ fn summary(out: &mut dyn Write, report: &Report, style: Style) -> io::Result<()>
     }
     attention(out, &summary.attention, style)?;
     writeln!(out)?;
+    if !report.defaults.is_empty() && !report.ingresses.is_empty() {
+        writeln!(out, "{DEFAULTS}:")?;
+        for Changed { option, how } in &report.defaults {
+            writeln!(
+                out,
+                "{}",
+                cut(&format!("~ {option:20}  {how}"), style.width)
+            )?;
+        }
+        writeln!(out)?;
+    }
     for remark in report.remarks.iter().take(3) {
         writeln!(out, "{}", cut(remark, style.width))?;
     }
@@ -120,7 +131,7 @@ fn next(report: &Report, style: Style) -> &'static str {
         return "There is no Ingress of ingress-nginx; --ingress-class names other classes.";
     }
     match (report.verdict(), style.details) {
-        (Verdict::Same, _) => "Nothing has to be changed.",
+        (Verdict::Same, _) => "No Ingress has to be changed.",
         (_, false) => {
             "Next: --details for each Ingress, -o html > report.html for a page to share."
         }

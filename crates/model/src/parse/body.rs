@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use super::check::{self, Fault, Finding};
 use super::de::{Error, Problem};
 use super::encode::encode;
+use super::hosts::Hosts;
 use super::node::{Node, Path, Step, Value};
 use crate::kinds::{Kinded, gateway_api, higress, istio, knative, kube, multicluster};
 
@@ -18,7 +19,7 @@ pub(super) trait Readable: Kinded {
 }
 
 /// Reads the spec of one of Istio's kinds, which is a message; its default where it is absent.
-fn message<T: Message + Name + Default + Clone>(
+fn message<T: Message + Name + Default + Clone + Hosts>(
     document: &mut Node<'_>,
     findings: &mut Vec<Finding>,
 ) -> Option<T> {
@@ -47,7 +48,8 @@ fn message<T: Message + Name + Default + Clone>(
     }
     // A tree without faults encodes to bytes that decode. Decoding makes room for four items where a list has one, and of large
     // messages that is most of an object's memory; a copy has room for what is there.
-    let read = T::decode(encode(&spec, &descriptor).as_slice()).ok()?;
+    let mut read = T::decode(encode(&spec, &descriptor).as_slice()).ok()?;
+    read.canonicalize();
     Some(read.clone())
 }
 
@@ -84,7 +86,9 @@ impl Readable for istio::ServiceEntry {
     fn read(mut document: Node<'_>, findings: &mut Vec<Finding>) -> Option<(Self, Self::Status)> {
         let mut spec: Self = message(&mut document, findings)?;
         proto_istio::share(spec.endpoints.iter_mut().map(|e| &mut e.labels));
-        Some((spec, status(&mut document)))
+        let mut status: Self::Status = status(&mut document);
+        status.canonicalize();
+        Some((spec, status))
     }
 }
 

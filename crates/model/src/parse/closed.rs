@@ -3,12 +3,15 @@
 //! A substitute covers what the rejected object's selector or references cover. Where these cannot be read, a policy
 //! covers its whole namespace, as one without a selector does. An object that protects nothing (a policy that only audits, a
 //! dry run, a DestinationRule without TLS) has no substitute.
+//!
+//! An object that protects is rejected in every mode of validation where a field of it is unknown or stands twice: without
+//! `rulez`, a policy that denies would deny nothing, and one that allows could allow everything.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::check::{Fault, Finding};
-use super::node::{Entry, Node, Path, Span, Value};
+use super::node::{Entry, Node, Path, Span, Step, Value};
 use super::{DEFAULT_NAMESPACE, Reader, Remark, meta, read_kind};
 use crate::closed::{Closed, EVERY_SERVICE, NO_CREDENTIAL};
 use crate::diagnostic::{Diagnostic, Severity};
@@ -74,6 +77,19 @@ pub(super) fn contradiction(kind: Kind, document: &Node<'_>) -> Option<Finding> 
         message: format!("`{stated}` and `{selector}` exclude each other"),
         help: Some("remove one of the two".to_owned()),
     })
+}
+
+/// Whether what an object of a kind that protects says is not read in part, because of a fault that others may have.
+pub(super) fn leaves_unread(kind: Kind, finding: &Finding) -> bool {
+    let named = |step: &Step, name: &str| matches!(step, Step::Field(field) if **field == *name);
+    let path = &finding.path.0;
+    let of_spec = |first: &Step| !named(first, "metadata") && !named(first, "status");
+    matches!(
+        finding.fault,
+        Fault::UnknownField | Fault::DuplicateKey
+    ) && path.first().is_none_or(of_spec)
+        // The rest of a DestinationRule protects nothing.
+        && (kind != Kind::DestinationRule || path.iter().any(|step| named(step, "tls")))
 }
 
 /// A policy for the same workloads, and one for the whole namespace.

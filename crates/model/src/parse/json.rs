@@ -32,7 +32,7 @@ pub fn from_json_judged(
 /// The documents of a YAML text as JSON, with the scalars that Kubernetes takes them for; those without content are
 /// left out. What cannot be read says why.
 pub fn to_json(text: &str) -> Vec<Result<serde_json::Value, String>> {
-    let documents = yaml::documents(text).into_iter();
+    let documents = yaml::documents(text);
     let read = documents.map(|d| match d.node {
         Ok(node) => Ok(json(node)),
         Err(error) => Err(format!("line {}: {}", error.span.line, error.message)),

@@ -1,7 +1,7 @@
 //! What others have to say about an object while it is read, and where in the text that is.
 
+use super::Reader;
 use super::node::{Node, Path, Span, Step, Value};
-use super::{Reader, yaml};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::kinds::{AnyObject, Kind};
 
@@ -103,32 +103,13 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// Which object of a text is read: the number of the document, and of items of lists within it.
-#[derive(Clone, Default)]
-pub(super) struct Position {
-    document: usize,
-    pub(super) items: Vec<usize>,
-}
-
-impl Position {
-    pub(super) fn of(document: usize) -> Self {
-        Self {
-            document,
-            items: Vec::new(),
-        }
-    }
-}
-
 impl Reader<'_> {
     /// Where the value at `path` of the object stands, or else the innermost one around it that is written.
     pub(super) fn locate(&mut self, path: &Path) -> Option<Span> {
-        let text = self.text;
-        let documents = self.again.get_or_insert_with(|| {
-            let documents = yaml::documents(text).into_iter();
-            documents.map(|d| d.node.ok()).collect()
-        });
-        let mut node = documents.get(self.place.document)?.as_ref()?;
-        for item in &self.place.items {
+        let part = self.part.as_ref()?;
+        let again = self.again.get_or_insert_with(|| part.read()?.node.ok());
+        let mut node = again.as_ref()?;
+        for item in &self.items {
             let Value::Seq(items) = &node.get("items")?.value else {
                 return None;
             };

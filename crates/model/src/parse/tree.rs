@@ -83,7 +83,9 @@ impl<'a> Tree<'a> {
             return Vec::new();
         }
         let inner = inner_text(text, keys);
-        let mut reader = Reader::new(inner.as_deref().unwrap_or(text), file, Validation::Strict);
+        let text = inner.as_deref().unwrap_or(text);
+        let mut reader = Reader::new(text, file, Validation::Strict);
+        reader.part = yaml::parts(text).find(|part| part.read().is_some());
         let shown = remarks.into_iter().map(|r| reader.remarked(r, 1));
         shown.collect()
     }
@@ -163,7 +165,7 @@ impl<'a> Tree<'a> {
 
 /// The text that a ConfigMap holds under one of `keys`, moved to the lines and columns where it stands.
 fn inner_text(text: &str, keys: &[&str]) -> Option<String> {
-    let documents = yaml::documents(text).into_iter();
+    let documents = yaml::documents(text);
     let maps = documents.filter_map(|d| d.node.ok()).filter(|node| {
         node.get("kind").and_then(Node::as_str) == Some("ConfigMap") && node.get("data").is_some()
     });

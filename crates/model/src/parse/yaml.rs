@@ -46,9 +46,10 @@ pub(super) struct SyntaxError {
     pub(super) message: String,
 }
 
-/// Reads every document of `text`; those without content are left out.
-pub(super) fn documents(text: &str) -> Vec<Document<'_>> {
-    parts(text).filter_map(|part| part.read()).collect()
+/// Reads the documents of `text`, one after the other: a tree is many times as large as its text. Those without content are left
+/// out.
+pub(super) fn documents(text: &str) -> impl Iterator<Item = Document<'_>> {
+    parts(text).filter_map(|part| part.read())
 }
 
 /// The documents of `text` that have content, not read yet.

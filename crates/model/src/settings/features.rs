@@ -163,8 +163,12 @@ declare_features! {
         "The namespaces whose services may have endpoints at loopback, link-local, unspecified and metadata addresses and at Unix sockets; * is all.";
     "PILOTHOUSE_GATEWAY_BINDS" gateway_binds: Listed = "",
         "The addresses, ranges and Unix sockets (unix:///path) that servers of Istio's Gateways may bind besides all addresses; * is any.";
+    "PILOTHOUSE_PROXY_FILES" proxy_files: Listed = "",
+        "The namespaces whose Gateways may name certificates in files of proxies of other namespaces; * is all.";
     "PILOTHOUSE_NAMESPACE_BUDGET" namespace_budget: Mebibytes = 64,
         "How many MiB of routes, clusters and endpoints the objects of one kind in a namespace may make together; the youngest beyond it are closed.";
+    "PILOTHOUSE_NAMESPACE_PORTS" namespace_ports: Count = 64,
+        "How many ports the objects of a namespace may open at a proxy of another; the youngest beyond it are not served there.";
     "PILOTHOUSE_INGRESS_CLASSES" edge_classes: Words = "",
         "The classes of Ingresses that are served with their annotations, as Higress and ingress-nginx do.";
     "PILOTHOUSE_INGRESS_DIALECT" edge_dialect: Name = "auto",
@@ -333,6 +337,33 @@ impl From<u32> for Mebibytes {
 }
 
 impl Assign for Mebibytes {
+    fn assign(&mut self, text: &str) -> bool {
+        match text.parse() {
+            Ok(number) if number > 0 => self.0 = number,
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// How many there may be of something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Count(u16);
+
+impl Count {
+    /// The number, over 0.
+    pub fn get(self) -> usize {
+        self.0.into()
+    }
+}
+
+impl From<u16> for Count {
+    fn from(number: u16) -> Self {
+        Self(number)
+    }
+}
+
+impl Assign for Count {
     fn assign(&mut self, text: &str) -> bool {
         match text.parse() {
             Ok(number) if number > 0 => self.0 = number,

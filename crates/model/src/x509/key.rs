@@ -4,14 +4,20 @@ use super::der::{BYTES, EXPLICIT_0, EXPLICIT_1, INTEGER, OID, SEQUENCE, bits, ex
 
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+/// P-256, P-384 and P-521.
+const CURVES: [&[u8]; 3] = [
+    &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07],
+    &[0x2b, 0x81, 0x04, 0x00, 0x22],
+    &[0x2b, 0x81, 0x04, 0x00, 0x23],
+];
 
 /// The key in a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PublicKey<'a> {
     /// By its modulus.
     Rsa(&'a [u8]),
-    /// By its point.
-    Ec(&'a [u8]),
+    /// By its point, and its curve where that has a name.
+    Ec(&'a [u8], Option<&'a [u8]>),
     /// Of another kind, or in a form that is not read here.
     Other,
 }
@@ -24,15 +30,27 @@ impl<'a> PublicKey<'a> {
 
     fn known(info: &'a [u8]) -> Option<Self> {
         let (algorithm, key) = expect(info, SEQUENCE)?;
-        let (algorithm, _) = expect(algorithm, OID)?;
+        let (algorithm, parameters) = expect(algorithm, OID)?;
         let key = bits(key)?;
         match algorithm {
             RSA => {
                 let (numbers, _) = expect(key, SEQUENCE)?;
                 Some(Self::Rsa(expect(numbers, INTEGER)?.0))
             }
-            EC => Some(Self::Ec(key)),
+            EC => Some(Self::Ec(
+                key,
+                expect(parameters, OID).map(|(curve, _)| curve),
+            )),
             _ => None,
+        }
+    }
+
+    /// Whether Envoy takes certificates with such a key.
+    pub(super) fn is_strong(self) -> bool {
+        match self {
+            Self::Rsa(modulus) => bit_length(modulus) >= 2048,
+            Self::Ec(_, curve) => curve.is_some_and(|curve| CURVES.contains(&curve)),
+            Self::Other => true,
         }
     }
 }
@@ -91,9 +109,19 @@ impl<'a> PrivateKey<'a> {
         match (self, public) {
             (Self::Rsa(own), PublicKey::Rsa(other)) => own == other,
             // One point has a short and a long form.
-            (Self::Ec(Some(own)), PublicKey::Ec(other)) => own.len() != other.len() || own == other,
-            (Self::Rsa(_), PublicKey::Ec(_)) | (Self::Ec(_), PublicKey::Rsa(_)) => false,
+            (Self::Ec(Some(own)), PublicKey::Ec(other, _)) => {
+                own.len() != other.len() || own == other
+            }
+            (Self::Rsa(_), PublicKey::Ec(..)) | (Self::Ec(_), PublicKey::Rsa(_)) => false,
             _ => true,
         }
     }
+}
+
+/// How many bits a number has.
+fn bit_length(number: &[u8]) -> usize {
+    let zeros = number.iter().take_while(|byte| **byte == 0).count();
+    let rest = &number[zeros..];
+    rest.first()
+        .map_or(0, |first| rest.len() * 8 - first.leading_zeros() as usize)
 }

@@ -1,6 +1,6 @@
 //! Pairs as openssl makes them.
 
-use super::{Fault, check_pair, check_roots, pem};
+use super::{Fault, check_pair, check_roots, check_staple, pem};
 
 const EC: &str = include_str!("keys/ec.crt");
 const EC_KEYS: [&str; 2] = [
@@ -76,6 +76,57 @@ fn what_is_no_pair_says_why() {
         "PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nM",
     );
     assert_eq!(pair(EC, &headers), Err(Fault::EncryptedKey));
+}
+
+#[test]
+fn keys_that_envoy_does_not_take_are_weak() {
+    let p384 = (include_str!("keys/p384.crt"), include_str!("keys/p384.key"));
+    assert_eq!(pair(p384.0, p384.1), Ok(()));
+    for (chain, key) in [
+        (
+            include_str!("keys/rsa1024.crt"),
+            include_str!("keys/rsa1024.key"),
+        ),
+        (include_str!("keys/p224.crt"), include_str!("keys/p224.key")),
+    ] {
+        assert_eq!(pair(chain, key), Err(Fault::WeakKey));
+    }
+}
+
+#[test]
+fn a_certificate_behind_the_first_is_one() {
+    let broken = "-----BEGIN CERTIFICATE-----
+AAAA
+-----END CERTIFICATE-----
+";
+    let chain = format!("{EC}{broken}");
+    assert_eq!(pair(&chain, EC_KEYS[0]), Err(Fault::BrokenCertificate));
+    let roots = check_roots(chain.as_bytes(), None);
+    assert_eq!(roots, Err(Fault::BrokenCertificate));
+}
+
+#[test]
+fn an_ocsp_response_is_about_its_certificate() {
+    const STAPLED: &str = include_str!("keys/stapled.crt");
+    const STAPLE: &[u8] = include_bytes!("keys/stapled.ocsp");
+    const TRY_LATER: &[u8] = include_bytes!("keys/try-later.ocsp");
+    const REQUIRES: &str = include_str!("keys/must-staple.crt");
+    let staple = |chain: &str, staple| check_staple(chain.as_bytes(), staple);
+    for (chain, stated, verdict) in [
+        (STAPLED, Some(STAPLE), Ok(())),
+        (STAPLED, Some(&[][..]), Ok(())),
+        (STAPLED, None, Ok(())),
+        (STAPLED, Some(&STAPLE[..100]), Err(Fault::NotItsStaple)),
+        (STAPLED, Some(b"garbage"), Err(Fault::NotItsStaple)),
+        (STAPLED, Some(TRY_LATER), Err(Fault::NotItsStaple)),
+        (RSA, Some(STAPLE), Err(Fault::NotItsStaple)),
+        (REQUIRES, None, Err(Fault::NoStaple)),
+        (REQUIRES, Some(&[]), Err(Fault::NoStaple)),
+    ] {
+        assert_eq!(staple(chain, stated), verdict);
+    }
+    let behind = [STAPLE, b"x"].concat();
+    assert_eq!(staple(STAPLED, Some(&behind)), Err(Fault::NotItsStaple));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use model::ObjectName;
+use model::own_port::own_port;
 use serde_json::{Value, json};
 
 use super::proxy::{Role, pair};
@@ -66,7 +67,7 @@ pub(crate) struct BootstrapOptions {
     #[command(flatten)]
     secure: SecureOptions,
 
-    /// Envoy's admin address; `none` for no admin page.
+    /// Envoy's admin address, or `unix:///path` of a socket; `none` for no admin page.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15000")]
     admin: String,
 
@@ -212,6 +213,9 @@ fn node(o: &BootstrapOptions) -> anyhow::Result<Value> {
         metadata["PILOTHOUSE_GATEWAY"] = gateway.as_str().into();
         metadata["PILOTHOUSE_PORT_OFFSET"] = o.port_offset.into();
     }
+    if let Some(port) = admin_port(o) {
+        metadata["PILOTHOUSE_ADMIN_PORT"] = port.into();
+    }
     for (key, value) in &o.metadata {
         metadata[key] = serde_json::from_str(value).unwrap_or_else(|_| value.clone().into());
     }
@@ -256,14 +260,33 @@ pub(super) fn bootstrap(o: &BootstrapOptions) -> anyhow::Result<Value> {
         let service = &mut bootstrap["dynamic_resources"]["ads_config"]["grpc_services"][0];
         service["initial_metadata"] = json!([header]);
     }
-    if o.admin != "none" {
-        let admin: SocketAddr = o
-            .admin
-            .parse()
-            .with_context(|| format!("--admin {:?} is neither HOST:PORT nor none", o.admin))?;
-        bootstrap["admin"] = json!({ "address": socket(admin) });
+    if let Some(address) = admin(o)? {
+        bootstrap["admin"] = json!({ "address": address });
     }
     Ok(bootstrap)
+}
+
+/// The address of the admin page.
+fn admin(o: &BootstrapOptions) -> anyhow::Result<Option<Value>> {
+    if o.admin == "none" {
+        return Ok(None);
+    }
+    if let Some(path) = o.admin.strip_prefix("unix://") {
+        return Ok(Some(json!({ "pipe": { "path": path } })));
+    }
+    let address = o.admin.parse().with_context(|| {
+        format!(
+            "--admin {:?} is none of HOST:PORT, unix:///path and none",
+            o.admin
+        )
+    })?;
+    Ok(Some(socket(address)))
+}
+
+/// The port of the admin page, where it is not a port of every proxy that is kept free anyhow.
+fn admin_port(o: &BootstrapOptions) -> Option<u16> {
+    let port = o.admin.parse::<SocketAddr>().ok()?.port();
+    (port != 0 && own_port(port).is_none()).then_some(port)
 }
 
 /// The cluster of Pilothouse itself.
@@ -358,6 +381,19 @@ mod tests {
             value["admin"]["address"]["socket_address"]["port_value"],
             15000
         );
+    }
+
+    #[test]
+    fn an_admin_page_is_where_no_listener_of_configuration_can_be() {
+        let usual = made(&[]);
+        let metadata = &usual["node"]["metadata"];
+        assert_eq!(metadata.get("PILOTHOUSE_ADMIN_PORT"), None);
+        let elsewhere = made(&["--admin", "127.0.0.1:9901"]);
+        assert_eq!(elsewhere["node"]["metadata"]["PILOTHOUSE_ADMIN_PORT"], 9901);
+        let socket = made(&["--admin", "unix:///run/envoy/admin.sock"]);
+        let path = &socket["admin"]["address"]["pipe"]["path"];
+        assert_eq!(path, "/run/envoy/admin.sock");
+        assert_eq!(made(&["--admin", "none"]).get("admin"), None);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use disk::open::read_text;
 use model::mesh::MeshConfig;
 use sources::folder::LARGEST_FILE;
-use sources::open::read_text;
 
 /// Standard input, no longer than a file may be.
 ///

@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use apiserver::access::Who;
 use apiserver::api::Request;
 use apiserver::local::Local;
-use apiserver::private::{self, FolderDraft};
 use clap::Args;
+use disk::private::{self, FolderDraft};
 use http::Method;
 use serde_json::Value;
 

@@ -5,14 +5,13 @@
 use proto_envoy::envoy::config::core::v3::TypedExtensionConfig;
 use proto_istio::networking::envoy_filter::patch::Operation;
 
-use super::patch::Patches;
+use super::patch::{Patch, Patches};
 
-/// The configurations, in order.
+/// The patches that add one, in order.
 pub fn added(
     patches: &Patches<TypedExtensionConfig>,
-) -> impl Iterator<Item = &TypedExtensionConfig> {
+) -> impl Iterator<Item = &Patch<TypedExtensionConfig>> {
     patches
         .iter()
-        .filter(|p| p.operation == Operation::Add)
-        .map(|p| &p.value)
+        .filter(|patch| patch.operation == Operation::Add)
 }

@@ -275,7 +275,8 @@ fn extension_configurations_are_added_as_recorded() {
     for case in cases(TABLE, "envoyfilter.InsertedExtensionConfigurations") {
         let patches = selected(&case["in"]["efw"]).extensions;
         let asked = hosts(&case["in"]["names"]);
-        let given = extension::added(&patches).filter(|c| asked.contains(&c.name.as_str()));
+        let given = extension::added(&patches).map(|patch| &patch.value);
+        let given = given.filter(|c| asked.contains(&c.name.as_str()));
         compare_all(&case, given);
     }
 }

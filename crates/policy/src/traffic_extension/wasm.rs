@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::names::ClusterId;
+use prost::Name;
 use prost_types::{Any, Duration};
 use proto_envoy::envoy::config::core::v3::{
     AsyncDataSource, DataSource, HttpUri, RemoteDataSource, TypedExtensionConfig,
@@ -168,6 +169,16 @@ fn answering(network: bool, answer: Answer) -> Any {
             ..Default::default()
         })
     }
+}
+
+/// A filter that refuses what would pass it, in place of one that runs a module; `None` for filters of other kinds.
+pub fn refusing(type_url: &str) -> Option<Any> {
+    let name = type_url.rsplit_once('/').map_or(type_url, |(_, name)| name);
+    let is = |kind: String| kind == name;
+    if is(http::wasm::v3::Wasm::full_name()) {
+        return Some(answering(false, Answer::Refuse));
+    }
+    is(network::wasm::v3::Wasm::full_name()).then(|| answering(true, Answer::Refuse))
 }
 
 fn plugin(

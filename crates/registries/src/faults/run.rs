@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ::model::Change;
 use ::model::kinds::AnyObject;
-use sources::{Delivery, Running, Sink, Source};
+use source_api::{Delivery, Running, Sink, Source};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};

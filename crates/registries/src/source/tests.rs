@@ -2,7 +2,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::kinds::AnyObject;
-use sources::Delivery;
+use source_api::Delivery;
 
 use super::*;
 use crate::fixed::{Fixed, instance};

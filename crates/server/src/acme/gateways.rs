@@ -7,7 +7,7 @@ use std::time::Duration;
 use acme::Gateways;
 use futures::future::BoxFuture;
 use memchr::memmem;
-use mesh::challenges::{Answer, PATH};
+use model::challenges::{Answer, PATH};
 use model::node::{Node, Role};
 use tokio::time::Instant;
 use xds::{Resource, TypeUrl};

@@ -92,7 +92,7 @@ impl AcmeOptions {
             return Ok(None);
         };
         let shown = || format!("{} (--acme-eab-key-file)", path.display());
-        let read = sources::open::read(path, LARGEST_KEY).with_context(shown)?;
+        let read = disk::open::read(path, LARGEST_KEY).with_context(shown)?;
         let text = std::str::from_utf8(&read.bytes).with_context(shown)?;
         let text = text.trim().trim_end_matches('=');
         let key = URL_SAFE_NO_PAD.decode(text).ok();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use convert::edge::https::CONFIG_MAP;
-use mesh::challenges::{ANSWERS, LABEL, ORDER, answers};
+use model::challenges::{ANSWERS, LABEL, ORDER, answers};
 use model::kinds::kube::ConfigMap;
 use model::names::Namespace;
 use model::object::Object;

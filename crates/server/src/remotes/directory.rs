@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use disk::open::{OpenError, Stamp, read};
 use model::object::Origin;
-use sources::open::{OpenError, Stamp, read};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

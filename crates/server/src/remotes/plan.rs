@@ -76,7 +76,7 @@ pub(super) fn plan(
         }
         for (annotation, fault) in &holder.ingresses.faults {
             let (severity, code) = (Severity::Warning, code::REMOTE_INGRESS);
-            let path = format!("metadata.annotations[{annotation}]");
+            let path = format!("metadata.annotations[{annotation:?}]");
             found.push(holder.finding(severity, code, &path, fault.clone()));
         }
         for (id, kubeconfig) in &holder.data {

@@ -6,7 +6,7 @@ use kube::config::Kubeconfig;
 use kubernetes::source::{ClusterSource, Options};
 use model::names::ClusterId;
 use model::{Change, Collection, Contents, Kind, Owner, SourceId};
-use sources::{Running, Sink, Source, SourceError, SourceEvent};
+use source_api::{Running, Sink, Source, SourceError, SourceEvent};
 use tokio_util::sync::CancellationToken;
 
 use crate::supervisor::Make;

@@ -7,7 +7,7 @@ use kube::config::Kubeconfig;
 use kubernetes::trial::Unread;
 use model::Kind;
 use model::names::ClusterId;
-use sources::backoff::Backoff;
+use source_api::backoff::Backoff;
 
 use super::plan::Wanted;
 use super::source::Remote;

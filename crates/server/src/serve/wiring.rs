@@ -15,7 +15,9 @@ use sources::jwks::{self, KeysSource};
 use sources::names::{NamesSource, SystemResolver};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use writeback::{ClusterPlace, EmbeddedPlace, Limits};
+use writeback::{ClusterPlace, Limits};
+
+use crate::writing::embedded::EmbeddedPlace;
 
 use crate::access::AccessSource;
 use crate::api::STORE_RANK;
@@ -244,7 +246,8 @@ impl Wiring<'_> {
             }),
         };
         // Roots that cannot be used are found out at the start.
-        jwks::Fetcher::new(&options)
+        options
+            .fetcher()
             .context("keys of token issuers cannot be fetched (--jwks-roots)")?;
         let wanted = self.derive.wanted_keys();
         supervisor.add(Box::new(move |_| {

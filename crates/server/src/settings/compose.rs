@@ -82,6 +82,9 @@ fn trust_this_machine(features: &mut Features) {
     if !is_set("PILOTHOUSE_GATEWAY_BINDS") {
         features.gateway_binds = "*".into();
     }
+    if !is_set("PILOTHOUSE_PROXY_FILES") {
+        features.proxy_files = "*".into();
+    }
 }
 
 impl Composer {

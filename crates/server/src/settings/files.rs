@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use disk::open::{Stamp, read_text};
 use model::outside::Outside;
 use sources::folder::LARGEST_FILE;
-use sources::open::{Stamp, read_text};
 
 use super::compose::Document;
 use crate::config::ServeOptions;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
+use disk::open::read_text;
 use model::Change;
 use model::edge::{EdgeDocuments, EdgeFile};
 use model::redacted::Redacted;
 use model::settings::Features;
 use sources::folder::LARGEST_FILE;
-use sources::open::read_text;
 
 /// Flags of Ingresses with annotations, as Higress and ingress-nginx serve them.
 #[derive(Args, Clone, Debug, Default)]

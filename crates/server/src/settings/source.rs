@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use model::edge::EdgeDocuments;
 use model::settings::Settings;
 use model::{Change, Contents, Owner};
-use sources::{Running, Sink, Source, SourceError, SourceEvent};
+use source_api::{Running, Sink, Source, SourceError, SourceEvent};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::{Collection, Contents, Kind, ObjectName};
-use sources::Running;
+use source_api::Running;
 use testkit::World;
 use tokio::sync::oneshot;
 

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use disk::open::{Stamp, read_text};
 use inject::{CONFIG_KEY, Injection, VALUES_KEY, builtin};
 use model::kinds::kube::ConfigMap;
 use model::object::Object;
 use model::{Kind, ObjectName};
 use serde_json::Value;
 use sources::folder::LARGEST_FILE;
-use sources::open::{Stamp, read_text};
 use store::Snapshot;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

@@ -1,6 +1,7 @@
 //! The tests of the crate from outside, as one program: each program links all that the crate uses.
 
 mod derive;
+mod places;
 mod registration;
 mod remotes;
 mod settings;

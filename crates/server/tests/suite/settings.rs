@@ -62,7 +62,7 @@ impl Running {
         );
         let (composer, settled) = (Arc::new(Mutex::new(composer)), state.subscribe());
         let maps = told.clone();
-        let make = move |_| -> Box<dyn sources::Source> {
+        let make = move |_| -> Box<dyn source_api::Source> {
             let (composer, maps, state) = (composer.clone(), maps.clone(), state.clone());
             Box::new(SettingsSource::new(composer, maps, state))
         };

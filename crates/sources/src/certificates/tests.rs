@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::Delivery;
+use source_api::Delivery;
 
 const A: &str = "spiffe://t/ns/shop/sa/a";
 const B: &str = "spiffe://t/ns/shop/sa/b";
@@ -79,7 +79,7 @@ struct Run {
     want: watch::Sender<Wanted>,
     anchor: watch::Sender<Anchors>,
     deliveries: UnboundedReceiver<Delivery>,
-    _running: JoinHandle<Result<(), crate::SourceError>>,
+    _running: JoinHandle<Result<(), source_api::SourceError>>,
 }
 
 impl Run {

@@ -6,7 +6,7 @@ use model::parse::Validation;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::Delivery;
+use source_api::Delivery;
 
 fn entry(name: &str, port: u16) -> String {
     format!(

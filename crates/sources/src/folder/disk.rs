@@ -10,9 +10,9 @@ use model::{Diagnostic, Origin, Severity};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::code;
-use crate::open::{self, Contents, OpenError, Root, Stamp};
+use disk::open::{self, Contents, OpenError, Root, Stamp};
 
-pub use crate::open::LARGEST_FILE;
+pub use disk::open::LARGEST_FILE;
 
 /// How deep folders may be nested.
 const DEEPEST: usize = 32;

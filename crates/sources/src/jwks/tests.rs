@@ -17,9 +17,9 @@ use tokio::sync::mpsc;
 use model::jwks::BadKeys;
 
 use super::*;
-use crate::Delivery;
-use crate::SourceEvent;
-use crate::web::WebError;
+use fetch::web::WebError;
+use source_api::Delivery;
+use source_api::SourceEvent;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const A: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"a"}]}"#;
@@ -121,7 +121,7 @@ fn options() -> Options {
 }
 
 async fn fetch(options: &Options, source: &KeySource) -> Result<Arc<str>, FetchError> {
-    Fetcher::new(options).unwrap().fetch(source, PATIENCE).await
+    options.fetcher().unwrap().fetch(source, PATIENCE).await
 }
 
 fn at(address: SocketAddr, path: &str) -> KeySource {
@@ -341,7 +341,7 @@ async fn answers_that_are_no_keys_are_failures() {
 async fn a_server_that_does_not_answer_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let fetcher = Fetcher::new(&options()).unwrap();
+    let fetcher = options().fetcher().unwrap();
     let found = fetcher
         .fetch(&at(address, "/keys"), Duration::from_millis(100))
         .await;

@@ -13,8 +13,8 @@ use super::Options;
 use super::credentials::{Challenge, basic};
 use super::image::{self, BadImage, Image, MANIFESTS, Manifest};
 use super::unbox::{BadModule, unbox};
-use crate::web::guard::Guard;
-use crate::web::{Answer, Ask, RootsError, Target, Web, WebError};
+use fetch::web::guard::Guard;
+use fetch::web::{Answer, Ask, RootsError, Target, Web, WebError};
 
 /// The largest manifest that is read.
 const LARGEST_MANIFEST: usize = 1 << 20;

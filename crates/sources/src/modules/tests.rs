@@ -19,8 +19,8 @@ use tokio::sync::mpsc;
 
 use super::unbox::tests::{archive, gzip};
 use super::*;
-use crate::Delivery;
-use crate::SourceEvent;
+use source_api::Delivery;
+use source_api::SourceEvent;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const A: &[u8] = b"\0asm\x01\0\0\0 a";

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::Delivery;
+use source_api::Delivery;
 
 /// How often the resolver of the test was asked, and what it answers. One test uses it, so that nothing is shared.
 static ASKED: AtomicUsize = AtomicUsize::new(0);

@@ -249,7 +249,7 @@ fn parent(around: &Surroundings, draw: &mut Draw) -> (String, String) {
 /// A host: of its own, of others as they are or nearly, or an odd one.
 fn host(around: &Surroundings, draw: &mut Draw) -> Value {
     let known = draw.of(&around.hosts).clone();
-    let host = match draw.below(12) {
+    let host = match draw.below(16) {
         0..=3 => (*draw.of(&OWN_HOSTS)).to_owned(),
         4 => known.to_ascii_uppercase(),
         5 => {
@@ -266,9 +266,23 @@ fn host(around: &Surroundings, draw: &mut Draw) -> Value {
             None => format!("deep.{known}"),
         },
         8 => (*draw.of(&ODD_HOSTS)).to_owned(),
+        9 => format!("{known}."),
+        10 => format!("{}.", known.to_ascii_uppercase()),
+        11 => short(&known, draw),
         _ => known,
     };
     host.into()
+}
+
+/// What a host is called where others may mean it: without the end of its name, with a port or as the names of its Pods.
+fn short(host: &str, draw: &mut Draw) -> String {
+    let labels: Vec<&str> = host.split('.').collect();
+    match draw.below(6) {
+        0 => format!("{host}:80"),
+        1 => format!("*.{host}"),
+        2 => format!("{host}.."),
+        most => labels[..labels.len().min(most - 2)].join("."),
+    }
 }
 
 /// Whether the names of an object's fields are texts of its author.

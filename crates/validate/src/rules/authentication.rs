@@ -1,5 +1,6 @@
 //! PeerAuthentication and RequestAuthentication.
 
+use model::jwks::BadKeys;
 use proto_istio::security::{JwtRule, PeerAuthentication, RequestAuthentication};
 use serde_json::Value;
 
@@ -116,9 +117,13 @@ fn keys(text: &str, at: &At<'_>, report: &mut Report) {
         }
     }
     // Envoy has one form only, and refuses the listener for keys of which it can use none.
-    if !report.has_errors()
-        && let Err(why) = model::jwks::check(text)
-    {
-        report.error(at, format!("the text {why}"));
+    match model::jwks::check(text) {
+        // istiod takes them as well.
+        Err(BadKeys::NoneUsable) => {
+            let why = "no key of it can be used, so every token of the issuer is refused";
+            report.warning(at, why.to_owned());
+        }
+        Err(why) if !report.has_errors() => report.error(at, format!("the text {why}")),
+        _ => {}
     }
 }

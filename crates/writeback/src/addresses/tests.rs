@@ -79,22 +79,27 @@ fn older_entries_get_lower_addresses_and_keep_them() {
 }
 
 #[test]
-fn of_two_with_one_address_the_older_keeps_it_and_a_users_is_never_taken() {
+fn of_two_with_one_address_the_older_keeps_it_whether_it_was_given_or_stated() {
     let held = [("x", "240.240.0.7"), ("x", "2001:2::7")];
-    let mut user = entry("user", 9, &[], &[]);
+    let mut user = entry("user", 3, &[], &[]);
     user.user = vec![
         "240.240.0.1".parse().unwrap(),
         "240.240.0.8".parse().unwrap(),
     ];
+    let mut late = entry("late", 9, &[], &[]);
+    late.user = vec!["240.240.0.9".parse().unwrap()];
     let world = facts(vec![
         entry("young", 5, &["x"], &held),
         entry("old", 4, &["x"], &held),
-        entry("third", 1, &["x"], &[("x", "240.240.0.8")]),
+        entry("third", 4, &["x"], &[("x", "240.240.0.8")]),
+        entry("first", 1, &["x"], &[("x", "240.240.0.9")]),
+        late,
         entry("own", 1, &["x"], &[("x", "10.0.0.1")]),
         user,
     ]);
     let done = Given::default().allocate(&world);
     assert_eq!(addresses(&done, "old"), ["x=240.240.0.7", "x=2001:2::7"]);
+    assert_eq!(addresses(&done, "first"), ["x=240.240.0.9"]);
     assert_eq!(addresses(&done, "third"), ["x=240.240.0.2", "x=2001:2::1"]);
     assert_eq!(addresses(&done, "young"), ["x=240.240.0.3", "x=2001:2::2"]);
     assert_eq!(addresses(&done, "own"), ["x=10.0.0.1"]);

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::WriteError;
-use super::rest::{Asked, Transport, answer, shortened};
+use super::rest::{ApiRequest, Transport, answer, shortened};
 
 /// What a place may cost its API and us.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ impl ClusterPlace {
         }
     }
 
-    async fn transmit(&self, asked: Asked) -> Result<Value, WriteError> {
+    async fn transmit(&self, asked: ApiRequest) -> Result<Value, WriteError> {
         match tokio::time::timeout(self.limits.timeout, self.answer_to(asked)).await {
             Ok(result) => result,
             Err(_) => Err(WriteError::Unavailable(format!(
@@ -75,7 +75,7 @@ impl ClusterPlace {
         }
     }
 
-    async fn answer_to(&self, asked: Asked) -> Result<Value, WriteError> {
+    async fn answer_to(&self, asked: ApiRequest) -> Result<Value, WriteError> {
         let unavailable = |why: String| WriteError::Unavailable(shortened(&why));
         let _slot = self
             .slots
@@ -109,7 +109,7 @@ impl Transport for ClusterPlace {
         &self.name
     }
 
-    fn send(&self, asked: Asked) -> BoxFuture<'_, Result<Value, WriteError>> {
+    fn send(&self, asked: ApiRequest) -> BoxFuture<'_, Result<Value, WriteError>> {
         Box::pin(self.transmit(asked))
     }
 }

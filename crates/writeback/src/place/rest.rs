@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{ObjectRef, Page, Part, Place, WriteError};
 
 /// The name under which managed fields record what we write.
-pub(super) const MANAGER: &str = "pilothouse";
+pub const MANAGER: &str = "pilothouse";
 
 /// How many objects are asked for at once.
 const PAGE: usize = 100;
@@ -21,16 +21,18 @@ const APPLY: &str = "application/apply-patch+yaml";
 
 /// A request, whichever way it travels.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) method: Method,
+pub struct ApiRequest {
+    /// The verb.
+    pub method: Method,
     /// Path and query.
-    pub(super) uri: String,
-    pub(super) body: Option<Value>,
+    pub uri: String,
+    /// The body, if it has one.
+    pub body: Option<Value>,
     /// The type of the body.
-    pub(super) content: &'static str,
+    pub content: &'static str,
 }
 
-impl Asked {
+impl ApiRequest {
     pub(super) fn get(object: &ObjectRef) -> Self {
         Self {
             method: Method::GET,
@@ -118,15 +120,19 @@ fn named(part: Part) -> Option<&'static str> {
 }
 
 /// A way to an API: what is asked, and what the answer means, is the same on each.
-pub(super) trait Transport: Send + Sync + 'static {
+pub trait Transport: Send + Sync + 'static {
     /// For people.
     fn name(&self) -> &str;
 
     /// Sends a request; the answer's value, or what it says instead.
-    fn send(&self, asked: Asked) -> BoxFuture<'_, Result<Value, WriteError>>;
+    fn send(&self, asked: ApiRequest) -> BoxFuture<'_, Result<Value, WriteError>>;
 }
 
-async fn ask(way: &impl Transport, object: &ObjectRef, asked: Asked) -> Result<Value, WriteError> {
+async fn ask(
+    way: &impl Transport,
+    object: &ObjectRef,
+    asked: ApiRequest,
+) -> Result<Value, WriteError> {
     check(object)?;
     way.send(asked).await
 }
@@ -141,7 +147,7 @@ impl<T: Transport> Place for T {
         object: &'a ObjectRef,
     ) -> BoxFuture<'a, Result<Option<Value>, WriteError>> {
         Box::pin(async move {
-            match ask(self, object, Asked::get(object)).await {
+            match ask(self, object, ApiRequest::get(object)).await {
                 Err(WriteError::Missing) => Ok(None),
                 other => other.map(Some),
             }
@@ -154,7 +160,7 @@ impl<T: Transport> Place for T {
         next: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Page, WriteError>> {
         Box::pin(async move {
-            let list = self.send(Asked::list(object, next)).await?;
+            let list = self.send(ApiRequest::list(object, next)).await?;
             Ok(page(object, list))
         })
     }
@@ -164,7 +170,7 @@ impl<T: Transport> Place for T {
         object: &'a ObjectRef,
         value: Value,
     ) -> BoxFuture<'a, Result<Value, WriteError>> {
-        Box::pin(ask(self, object, Asked::create(object, value)))
+        Box::pin(ask(self, object, ApiRequest::create(object, value)))
     }
 
     fn try_create<'a>(
@@ -173,7 +179,7 @@ impl<T: Transport> Place for T {
         value: Value,
     ) -> BoxFuture<'a, Result<(), WriteError>> {
         Box::pin(async move {
-            let asked = Asked::try_create(object, value);
+            let asked = ApiRequest::try_create(object, value);
             ask(self, object, asked).await.map(|_| ())
         })
     }
@@ -184,7 +190,7 @@ impl<T: Transport> Place for T {
         part: Part,
         value: Value,
     ) -> BoxFuture<'a, Result<Value, WriteError>> {
-        Box::pin(ask(self, object, Asked::replace(object, part, value)))
+        Box::pin(ask(self, object, ApiRequest::replace(object, part, value)))
     }
 
     fn apply<'a>(
@@ -197,7 +203,7 @@ impl<T: Transport> Place for T {
         Box::pin(ask(
             self,
             object,
-            Asked::apply(object, part, value, manager),
+            ApiRequest::apply(object, part, value, manager),
         ))
     }
 
@@ -207,7 +213,7 @@ impl<T: Transport> Place for T {
         version: Option<&'a str>,
     ) -> BoxFuture<'a, Result<(), WriteError>> {
         Box::pin(async move {
-            let done = ask(self, object, Asked::delete(object, version)).await;
+            let done = ask(self, object, ApiRequest::delete(object, version)).await;
             done.map(|_| ())
         })
     }
@@ -288,7 +294,7 @@ fn identified(object: &ObjectRef, mut value: Value) -> Value {
 }
 
 /// The object that an answer holds, or what it says instead.
-pub(super) fn answer(status: StatusCode, body: &[u8]) -> Result<Value, WriteError> {
+pub fn answer(status: StatusCode, body: &[u8]) -> Result<Value, WriteError> {
     if status.is_success() {
         // What was asked for is done, and reading the object tells what became of it.
         return serde_json::from_slice(body)
@@ -357,7 +363,7 @@ mod tests {
 
     #[test]
     fn requests_name_the_object() {
-        let asked = Asked::replace(&object("shop"), Part::Status, json!({"status": {}}));
+        let asked = ApiRequest::replace(&object("shop"), Part::Status, json!({"status": {}}));
         assert_eq!(
             asked.uri,
             "/apis/networking.istio.io/v1/namespaces/shop/serviceentries/a/status?fieldManager=pilothouse"
@@ -373,12 +379,12 @@ mod tests {
             group: "".into(),
             ..object("")
         };
-        assert_eq!(Asked::get(&core).uri, "/api/v1/serviceentries/a");
+        assert_eq!(ApiRequest::get(&core).uri, "/api/v1/serviceentries/a");
         assert_eq!(
-            Asked::list(&object("shop"), Some("a b=")).uri,
+            ApiRequest::list(&object("shop"), Some("a b=")).uri,
             "/apis/networking.istio.io/v1/serviceentries?limit=100&continue=a%20b%3D"
         );
-        let asked = Asked::apply(&core, Part::Status, json!({}), "a.b/c d");
+        let asked = ApiRequest::apply(&core, Part::Status, json!({}), "a.b/c d");
         assert_eq!(
             (asked.method, asked.uri.as_str(), asked.content),
             (
@@ -387,7 +393,7 @@ mod tests {
                 "application/apply-patch+yaml"
             )
         );
-        let asked = Asked::delete(&core, Some("7"));
+        let asked = ApiRequest::delete(&core, Some("7"));
         assert_eq!(asked.body.unwrap()["preconditions"]["resourceVersion"], "7");
     }
 

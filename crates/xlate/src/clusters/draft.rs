@@ -143,6 +143,10 @@ impl<'a> Draft<'a> {
     /// Puts the parts together.
     pub(super) fn finish(mut self) -> Cluster {
         let cluster = &mut self.cluster;
+        let by_request = self.http.as_ref().is_none_or(|options| {
+            let names = options.upstream_http_protocol_options.as_ref();
+            names.is_some_and(|names| names.auto_sni && names.auto_san_validation)
+        });
         if let Some(mut options) = self.http {
             // Envoy requires a choice.
             options.upstream_protocol_options.get_or_insert_with(|| {
@@ -154,7 +158,10 @@ impl<'a> Draft<'a> {
                 .typed_extension_protocol_options
                 .insert(HTTP_OPTIONS.to_owned(), any(&options));
         }
-        if let Some(config) = self.dynamic {
+        if let Some(mut config) = self.dynamic {
+            // Where HTTP options are stated, Envoy wants names to be taken from requests and verified, whether there is TLS
+            // or not.
+            config.allow_insecure_cluster_options |= !by_request;
             cluster.cluster_discovery_type =
                 Some(ClusterDiscoveryType::ClusterType(CustomClusterType {
                     name: "envoy.clusters.dynamic_forward_proxy".to_owned(),

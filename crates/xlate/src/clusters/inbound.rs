@@ -9,6 +9,7 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use model::labels::Labels;
 use model::names::{Name, Namespace};
+use model::own_port::is_answered;
 use model::protocol::Protocol;
 use model::service::{Port, Service};
 use prost_types::Duration;
@@ -27,7 +28,6 @@ use super::fixed;
 use super::outbound::choose_protocol;
 use super::{encode, metadata, traffic_policy};
 use crate::load_assignment::groups;
-use mesh::address::OWN_PORTS;
 use mesh::cluster_names;
 use mesh::destination_rule::{Client, Policy, Side, rule_for, top_policy};
 use mesh::scope::{ScopeKey, ScopeOf, SidecarScope};
@@ -119,7 +119,7 @@ impl InboundClusters {
                         services.push(service);
                     }
                 }
-                if to_loopback && OWN_PORTS.contains(&number) {
+                if to_loopback && is_answered(number) {
                     return None;
                 }
                 let loopback = loopback(self.client.families, true);
@@ -193,7 +193,7 @@ impl InboundClusters {
             _ => return Some((None, false)),
         };
         let loopback = host == LOOPBACK_V4 || host == LOOPBACK_V6;
-        if loopback && OWN_PORTS.contains(&port) {
+        if loopback && is_answered(port) {
             return None;
         }
         Some((Some(groups::socket(&host, port)), loopback))

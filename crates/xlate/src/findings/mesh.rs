@@ -6,9 +6,10 @@ use incr::{Cx, Query};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::higress;
 use model::kinds::istio::{
-    AuthorizationPolicy, DestinationRule, EnvoyFilter, RequestAuthentication, ServiceEntry,
-    Telemetry, TrafficExtension, VirtualService, WasmPlugin, WorkloadEntry,
+    AuthorizationPolicy, DestinationRule, EnvoyFilter, Gateway, RequestAuthentication,
+    ServiceEntry, Telemetry, TrafficExtension, VirtualService, WasmPlugin, WorkloadEntry,
 };
+use model::kinds::kube::{self, EndpointSlice};
 use model::kinds::{Kind, Kinded};
 use model::names::Namespace;
 use model::object::{Object, ObjectName};
@@ -22,7 +23,8 @@ use mesh::closed::ClosedObjects;
 use mesh::destination_rule;
 use mesh::destination_rule::Extent;
 use mesh::finding::{about, about_named, code};
-use mesh::services::{self, OfHost, RefusedEndpoints};
+use mesh::gateways::GatewaysOver;
+use mesh::services::{self, OfHost, RefusedEndpoints, ServicesOver, SlicesOver};
 use mesh::virtual_service::{self, AllHeads, MESH, NotOwnedInMesh};
 use mesh::{limits, machine};
 use policy::edge::options::EdgeOptions;
@@ -62,6 +64,24 @@ impl Query<Snapshot> for FindingsOfMesh {
         }
         for namespace in cx.namespaces::<ServiceEntry>() {
             found.extend_from_slice(&cx.query(&LargeEntries(namespace)));
+        }
+        for namespace in cx.namespaces::<Gateway>() {
+            found.extend(cx.query(&GatewaysOver(namespace)).iter().map(|name| {
+                let of = (Kind::Gateway, name);
+                limits::over_budget(of, "spec.servers", "none of its servers is served")
+            }));
+        }
+        for namespace in cx.namespaces::<kube::Service>() {
+            found.extend(cx.query(&ServicesOver(namespace)).iter().map(|name| {
+                let of = (Kind::Service, name);
+                limits::over_budget(of, "spec.ports", "it is not there for proxies")
+            }));
+        }
+        for namespace in cx.namespaces::<EndpointSlice>() {
+            found.extend(cx.query(&SlicesOver(namespace)).iter().map(|name| {
+                let of = (Kind::EndpointSlice, name);
+                limits::over_budget(of, "endpoints", "its endpoints are left out")
+            }));
         }
         for namespace in cx.namespaces::<WorkloadEntry>() {
             found.extend_from_slice(&cx.query(&LocalWorkloads(namespace)));

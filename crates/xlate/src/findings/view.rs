@@ -84,6 +84,7 @@ impl Query<Snapshot> for FindingsOfView {
         }
         self.of_resources(cx, &mut found);
         found.extend(self.secrets.findings(cx));
+        found.extend(self.extensions.refused(cx));
         for rule in self.routes.refused(cx) {
             let why = format!(
                 "requests for its hosts are answered with 503: its routes, once for each host and port, are more than {} MiB",

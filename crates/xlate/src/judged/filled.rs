@@ -21,7 +21,7 @@ pub(crate) fn filled(ty: TypeUrl, body: Bytes) -> Option<Bytes> {
             return Some(super::configuration(config).0.into());
         }
         TypeUrl::Cluster => super::cluster(&Cluster::decode(&*body).ok()?, Vec::new()),
-        TypeUrl::Listener => super::listener(Listener::decode(&*body).ok()?, Vec::new()),
+        TypeUrl::Listener => super::listener(Listener::decode(&*body).ok()?, Vec::new(), &|_| None),
         _ => None,
     };
     resource.map(|resource| resource.body.clone())

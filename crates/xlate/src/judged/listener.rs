@@ -1,11 +1,13 @@
 //! Listeners that Envoy takes: a filter chain that it does not take refuses its connections.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use judge::{Chains, Fault, judge};
 use mesh::capabilities::name;
 use mesh::cluster_names;
 use model::diagnostic::Diagnostic;
+use model::object::ObjectKey;
 use policy::filters;
 use prost::{Message, Name};
 use proto_envoy::envoy::config::listener::v3::{FilterChain, Listener};
@@ -15,28 +17,35 @@ use xds::{Resource, any};
 
 use super::finding;
 
-/// The listener as a resource, with what was found of it before; `None` where nothing is left of it that Envoy takes.
+/// The listener as a resource, with what was found of it before; `None` where nothing is left of it that Envoy takes. `whose` says
+/// which object the filter chain at a place was made from, and is asked only of what is wrong.
 pub(crate) fn listener(
     mut listener: Listener,
     mut found: Vec<Diagnostic>,
+    whose: &dyn Fn(usize) -> Option<ObjectKey>,
 ) -> Option<Arc<Resource>> {
     let of = listener.name.clone();
-    let mut tell = |effect: &str, fault: &Fault| {
+    let mut tell = |at: usize, effect: &str, fault: &Fault| {
         let effect = format!("listener {of}: {effect}");
-        found.push(finding(None, &effect, fault));
+        found.push(finding(whose(at), &effect, fault));
     };
     let has_chains = !listener.filter_chains.is_empty();
     let mut taken = Chains::default();
+    let mut places = 0..;
+    // The places of those that were left out.
+    let mut gone = BTreeSet::new();
     listener.filter_chains.retain_mut(|chain| {
+        let at = places.next().unwrap_or_default();
         match taken.take(chain.filter_chain_match.as_mut()) {
             Ok(left_out) => {
                 for fault in left_out {
-                    tell("a server name is left out", &fault);
+                    tell(at, "a server name is left out", &fault);
                 }
                 true
             }
             Err(fault) => {
-                tell("a filter chain is left out", &fault);
+                tell(at, "a filter chain is left out", &fault);
+                gone.insert(at);
                 false
             }
         }
@@ -46,16 +55,18 @@ pub(crate) fn listener(
     }
     let mut bytes = listener.encode_to_vec();
     if judge(&Listener::full_name(), &bytes).is_err() {
+        let mut left = (0..).filter(|at| !gone.contains(at));
         let mut is_kept = |chain: &mut FilterChain| {
+            let at = left.next().unwrap_or_default();
             let Err(fault) = judged(chain) else {
                 return true;
             };
             let matched = chain.filter_chain_match.as_ref();
             if matched.is_some_and(|matched| judged(matched).is_err()) {
-                tell("a filter chain is left out", &fault);
+                tell(at, "a filter chain is left out", &fault);
                 return false;
             }
-            tell("the connections of a filter chain are closed", &fault);
+            tell(at, "the connections of a filter chain are closed", &fault);
             close(chain);
             true
         };
@@ -68,7 +79,7 @@ pub(crate) fn listener(
         }
         bytes = listener.encode_to_vec();
         if let Err(fault) = judge(&Listener::full_name(), &bytes) {
-            tell("all its connections are closed", &fault);
+            tell(0, "all its connections are closed", &fault);
             bytes = closed(&listener)?.encode_to_vec();
             judge(&Listener::full_name(), &bytes).ok()?;
         }

@@ -148,7 +148,7 @@ fn sidecar(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>, routes: &RoutesOf) -> List
         return Listens::Nothing;
     }
     let (families, interception) = (proxy.families(), proxy.interception());
-    let reserved = Reserved::of(proxy, [outbound_port, inbound_port]);
+    let reserved = Reserved::of(proxy, Some([outbound_port, inbound_port]));
     let headless = |t: &ServiceTarget| t.service.resolution == Resolution::Passthrough;
     let served = proxy.targets.iter().any(headless);
     let own = proxy.node.addresses.first().filter(|_| served);

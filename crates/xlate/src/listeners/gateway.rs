@@ -25,7 +25,8 @@ use mesh::virtual_service::{DestinationsOf, VirtualServicesFor};
 use mesh::{gateways, limits, proxy_options};
 use model::edge::Need;
 use model::kinds::Kind;
-use model::object::ObjectName;
+use model::kinds::istio::Gateway;
+use model::object::{ObjectKey, ObjectName};
 use model::protocol::Protocol;
 use policy::edge::Can;
 use policy::envoy_filter::{Context, ListenerPatches};
@@ -70,6 +71,8 @@ struct Spec {
 /// A filter chain, before it is built.
 #[derive(Clone, PartialEq, Debug)]
 struct Chain {
+    /// The Gateway of its server, or of the first one that shares it.
+    gateway: Option<ObjectName>,
     /// Server names of TLS that it takes; none, or `*` among them, is all.
     server_names: Vec<String>,
     /// ALPN that it takes; none is all.
@@ -293,7 +296,9 @@ impl Planning<'_> {
     ) -> Vec<Chain> {
         let protocol = Protocol::parse(&port.protocol);
         if protocol.is_http() {
+            let first = self.servers(servers).next();
             return vec![Chain {
+                gateway: first.map(|server| server.gateway.clone()),
                 server_names: Vec::new(),
                 alpn: &[],
                 tls: None,
@@ -323,6 +328,7 @@ impl Planning<'_> {
     fn https(&self, server: &GatewayServer, quic: bool) -> Chain {
         let stated = &server.server.name;
         Chain {
+            gateway: Some(server.gateway.clone()),
             server_names: server.sni_hosts.clone(),
             alpn: &[],
             tls: self.tls.of_server(server, quic),
@@ -351,12 +357,26 @@ struct GatewayListener {
 impl Query<Snapshot> for GatewayListener {
     type Value = Option<Arc<Resource>>;
 
-    fn eval(&self, _: &Cx<'_, Snapshot>) -> Self::Value {
-        encode(self.patches.as_deref(), Context::Gateway, self.build())
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        encode(
+            self.patches.as_deref(),
+            Context::Gateway,
+            self.build(),
+            &|at| self.whose(cx, at),
+        )
     }
 }
 
 impl GatewayListener {
+    /// The Gateway that the filter chain at a place was made from, or what that was made from.
+    fn whose(&self, cx: &Cx<'_, Snapshot>, at: usize) -> Option<ObjectKey> {
+        let name = self.spec.chains.get(at)?.gateway.as_ref()?;
+        let gateway = cx.get::<Gateway>(name)?;
+        let derived = gateway.meta.derived.as_ref();
+        let from = derived.and_then(|derived| derived.from.first().cloned());
+        Some(from.unwrap_or_else(|| gateway.key()))
+    }
+
     fn build(&self) -> listener::Listener {
         let (spec, tcp) = (&self.spec, &self.parts.tcp);
         let mut address = socket(&spec.bind, spec.port);

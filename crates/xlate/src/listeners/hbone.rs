@@ -61,6 +61,6 @@ impl Query<Snapshot> for ConnectOriginate {
             access_log: parts.tcp.listener_log.clone(),
             ..listener::Listener::default()
         };
-        judged::listener(message, Vec::new())
+        judged::listener(message, Vec::new(), &|_| None)
     }
 }

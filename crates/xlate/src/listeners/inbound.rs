@@ -163,6 +163,7 @@ impl Query<Snapshot> for InboundListener {
             self.patches.as_deref(),
             Context::SidecarInbound,
             self.build(),
+            &|_| None,
         )
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/listener.go and listener_builder.go, 1.32.
 
+mod bound;
 mod chains;
 mod entry;
 mod matching;
@@ -21,6 +22,8 @@ use mesh::scope::ScopeOf;
 use mesh::view::Families;
 use model::labels::Labels;
 use model::node::Interception;
+use model::object::ObjectKey;
+use model::service::Service;
 use plan::PlanOf;
 use policy::envoy_filter::{Context, ListenerPatches};
 use policy::filters;
@@ -36,6 +39,7 @@ use super::parts::TcpParts;
 use super::{HttpKey, config_metadata, dns, encode, patches, plain_http, tcp};
 use crate::clusters::allow_any_dns_cache;
 use crate::hashed::Hashed;
+use crate::judged;
 
 /// Name of the route configuration of the HTTP proxy port.
 const HTTP_PROXY_ROUTES: &str = "http_proxy";
@@ -91,6 +95,7 @@ fn listeners(
         let cache = allow_any_dns_cache(cx.settings(), proxy.families);
         Keyed::new(dns::http_filter_of(cache))
     });
+    let refused = cx.query(&plan).refused.clone();
     let tcp_only = Group {
         plan,
         plain: client(false),
@@ -120,6 +125,11 @@ fn listeners(
         let listener = unmatched::listener(cx, proxy, patches, (tcp, http), unmatched);
         listeners.extend(listener);
     }
+    if let Some(first) = listeners.first_mut().filter(|_| !refused.is_empty()) {
+        // Told with a listener of the proxy, whichever: it is about all of them.
+        let found = first.findings().iter().chain(refused.iter());
+        *first = Arc::new(Resource::clone(first).finding(found.cloned().collect()));
+    }
     listeners
 }
 
@@ -143,6 +153,7 @@ impl Query<Snapshot> for Group {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Vec<Arc<Resource>> {
         cx.query(&self.plan)
+            .entries
             .iter()
             .filter(|entry| entry.has_http() == self.http.is_some())
             .filter_map(|entry| self.listener(cx, entry))
@@ -215,6 +226,7 @@ impl Query<Snapshot> for OutboundListener {
             self.patches.as_deref(),
             Context::SidecarOutbound,
             self.build(cx),
+            &|at| self.whose(cx, at),
         )
     }
 }
@@ -222,7 +234,8 @@ impl Query<Snapshot> for OutboundListener {
 /// A chain with what it takes, ready to be built.
 enum Ready<'a> {
     Http(&'a HttpChain),
-    Tcp(TcpChain),
+    /// With the service that it is of.
+    Tcp(TcpChain, &'a Service),
 }
 
 impl Ready<'_> {
@@ -232,7 +245,7 @@ impl Ready<'_> {
                 detected_http: http.detected,
                 ..Matching::default()
             },
-            Ready::Tcp(tcp) => tcp.matching.clone(),
+            Ready::Tcp(tcp, _) => tcp.matching.clone(),
         }
     }
 }
@@ -243,7 +256,7 @@ impl OutboundListener {
         let ready = self.ready(cx);
         let looks_for_tls = ready.iter().any(|(chain, matching)| {
             !matching.server_names.is_empty()
-                || matches!(chain, Ready::Tcp(tcp) if tcp.resolves.is_some())
+                || matches!(chain, Ready::Tcp(tcp, _) if tcp.resolves.is_some())
         });
         let looks_for_http = ready.iter().any(|(_, matching)| matching.detected_http);
 
@@ -293,6 +306,21 @@ impl OutboundListener {
         }
     }
 
+    /// The object that the filter chain at a place was made from: its rule, or its service.
+    fn whose(&self, cx: &Cx<'_, Snapshot>, at: usize) -> Option<ObjectKey> {
+        let ready = self.ready(cx);
+        let (default, chains): (Vec<_>, Vec<_>) = ready
+            .iter()
+            .partition(|(_, matching)| matching.is_everything());
+        match chains.get(at).or(default.first())? {
+            (Ready::Http(_), _) => None,
+            (Ready::Tcp(chain, service), _) => Some(match &chain.rule {
+                Some(rule) => judged::of_rule(cx, rule, ""),
+                None => service.object.clone(),
+            }),
+        }
+    }
+
     /// The chains, without those of later batches that want what is taken already.
     fn ready(&self, cx: &Cx<'_, Snapshot>) -> Vec<(Ready<'_>, Matching)> {
         let mut ready: Vec<(Ready<'_>, Matching)> = Vec::new();
@@ -304,7 +332,7 @@ impl OutboundListener {
                     Chain::Http(http) => vec![Ready::Http(http)],
                     Chain::Tcp(tcp) => chains::expand(cx, &self.client, tcp)
                         .into_iter()
-                        .map(Ready::Tcp)
+                        .map(|chain| Ready::Tcp(chain, &tcp.service.0))
                         .collect(),
                 };
                 for one in expanded {
@@ -324,7 +352,7 @@ impl OutboundListener {
     fn chain(&self, chain: Ready<'_>, listener: &str) -> listener::FilterChain {
         let (filters, rule) = match chain {
             Ready::Http(http) => (self.http_filters(http, listener), None),
-            Ready::Tcp(chain) => {
+            Ready::Tcp(chain, _) => {
                 let mut filters = tcp::before(&self.tcp, tcp::Chain::Port(self.entry.port));
                 if let Some(host) = &chain.resolves {
                     filters.push(dns::sni_filter(host, self.entry.port, self.family()));

@@ -63,7 +63,8 @@ pub(super) fn route(
     }
     let mut sent_to = &[][..];
     if let Some(stated) = &stated.redirect {
-        route.action = redirect(building, stated).map(Action::Redirect);
+        let redirect = redirect(building, stated, route.r#match.as_ref());
+        route.action = redirect.map(Action::Redirect);
     } else if let Some(stated) = &stated.direct_response {
         route.action = Some(Action::DirectResponse(direct_response(stated)));
     } else {
@@ -137,7 +138,11 @@ fn session<'a>(building: &Building<'a>, sent_to: &[HttpRouteDestination]) -> Opt
     found
 }
 
-fn redirect(building: &Building<'_>, stated: &HttpRedirect) -> Option<RedirectAction> {
+fn redirect(
+    building: &Building<'_>,
+    stated: &HttpRedirect,
+    matched: Option<&RouteMatch>,
+) -> Option<RedirectAction> {
     let code = match stated.redirect_code {
         0 | 301 => RedirectResponseCode::MovedPermanently,
         302 => RedirectResponseCode::Found,
@@ -173,7 +178,10 @@ fn redirect(building: &Building<'_>, stated: &HttpRedirect) -> Option<RedirectAc
         path_rewrite_specifier: Some(if stated.prefix_rewrite.is_empty() {
             PathRewriteSpecifier::PathRedirect(stated.uri.clone())
         } else {
-            PathRewriteSpecifier::PrefixRewrite(stated.prefix_rewrite.clone())
+            match below(building, &stated.prefix_rewrite, matched) {
+                Some(rewrite) => PathRewriteSpecifier::RegexRewrite(rewrite),
+                None => PathRewriteSpecifier::PrefixRewrite(stated.prefix_rewrite.clone()),
+            }
         }),
         ..RedirectAction::default()
     })
@@ -267,15 +275,10 @@ fn rewrite(
     matched: Option<&RouteMatch>,
     action: &mut RouteAction,
 ) {
-    let substitute = |regex: String, substitution: &str| RegexMatchAndSubstitute {
-        pattern: Some(RegexMatcher {
-            regex,
-            ..RegexMatcher::default()
-        }),
-        substitution: substitution.to_owned(),
-    };
     if let Some(regex) = &stated.uri_regex_rewrite {
         action.regex_rewrite = Some(substitute(regex.r#match.clone(), &regex.rewrite));
+    } else if let Some(rewrite) = below(building, &stated.uri, matched) {
+        action.regex_rewrite = Some(rewrite);
     } else if building.rule.semantics == Semantics::Gateway && stated.uri == "/" {
         let prefix = match matched.and_then(|m| m.path_specifier.as_ref()) {
             Some(PathSpecifier::PathSeparatedPrefix(prefix)) => prefix.as_str(),
@@ -287,6 +290,33 @@ fn rewrite(
     } else {
         action.prefix_rewrite.clone_from(&stated.uri);
     }
+}
+
+fn substitute(regex: String, substitution: &str) -> RegexMatchAndSubstitute {
+    RegexMatchAndSubstitute {
+        pattern: Some(RegexMatcher {
+            regex,
+            ..RegexMatcher::default()
+        }),
+        substitution: substitution.to_owned(),
+    }
+}
+
+/// How a route of the Gateway API puts all paths below a prefix, where the prefix that it replaces is `/`: their slash stays,
+/// unless nothing is behind it. None where that is not what it does.
+fn below(
+    building: &Building<'_>,
+    to: &str,
+    matched: Option<&RouteMatch>,
+) -> Option<RegexMatchAndSubstitute> {
+    let path = matched.and_then(|m| m.path_specifier.as_ref());
+    let is_root = matches!(path, Some(PathSpecifier::Prefix(prefix)) if prefix == "/");
+    let to = to.strip_suffix('/').unwrap_or(to);
+    if building.rule.semantics != Semantics::Gateway || !is_root || to.is_empty() {
+        return None;
+    }
+    let to = to.replace('\\', r"\\");
+    Some(substitute("^/?(/.+)?$".to_owned(), &format!(r"{to}\1")))
 }
 
 fn mirrors(building: &Building<'_>, stated: &HttpRoute) -> Vec<RequestMirrorPolicy> {

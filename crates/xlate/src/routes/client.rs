@@ -38,6 +38,8 @@ pub(super) struct RouteClient {
     pub(super) attempt_count: bool,
     /// Whether `x-forwarded-host` is added where the host is rewritten.
     pub(super) forwarded_host: bool,
+    /// Whether proxies before a gateway are trusted to say how clients connect.
+    pub(super) trusts_forwarded: bool,
     /// Whether it is a gRPC library rather than an Envoy: it minds ports in host names and other timeouts.
     pub(super) proxyless: bool,
     /// What a gateway can do of what single routes of an edge ask for.
@@ -51,7 +53,10 @@ impl RouteClient {
             Role::Sidecar => Class::SidecarOutbound,
             _ => Class::Gateway,
         };
-        let headers = ProxyHeaders::of(&proxy_config(proxy, &cx.settings().mesh), class);
+        let config = proxy_config(proxy, &cx.settings().mesh);
+        let headers = ProxyHeaders::of(&config, class);
+        let topology = config.gateway_topology.as_ref();
+        let trusted = topology.map_or(0, |topology| topology.num_trusted_proxies);
         Self {
             scope: proxy.scope.clone(),
             dns_domain: proxy.node.dns_domain.clone(),
@@ -60,6 +65,7 @@ impl RouteClient {
             matched: proxy.labels_for(cx, Reader::VirtualServices),
             attempt_count: headers.attempt_count,
             forwarded_host: headers.forwarded_host,
+            trusts_forwarded: class == Class::Gateway && trusted > 0,
             proxyless: proxy.text("GENERATOR").as_deref() == Some("grpc"),
             can: match class {
                 Class::Gateway => Can::of(&Loadable::of(proxy)),

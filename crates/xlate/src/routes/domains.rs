@@ -160,17 +160,20 @@ pub(super) struct Claimed {
     domains: KeyedSet<String>,
     /// Full names of services, which nobody takes as short ones.
     pub(super) full: KeyedSet<String>,
+    /// Domains of Services of the proxy's namespace, which only objects of that namespace may have.
+    pub(super) own: KeyedSet<String>,
 }
 
 impl Claimed {
-    /// The domains that are still free, now taken.
-    pub(super) fn claim(&mut self, wanted: Domains) -> Vec<String> {
+    /// The domains that are still free, now claimed; `foreign` is who is of another namespace.
+    pub(super) fn claim(&mut self, wanted: Domains, foreign: bool) -> Vec<String> {
         let Domains { mut all, short } = wanted;
         all.retain(|domain| {
             if short.contains(domain) && self.full.contains(domain) {
                 return false;
             }
-            self.domains.insert(domain.to_ascii_lowercase())
+            let domain = domain.to_ascii_lowercase();
+            !(foreign && self.own.contains(&domain)) && self.domains.insert(domain)
         });
         all
     }
@@ -282,6 +285,18 @@ mod tests {
             all: vec!["foo.com.svc".to_owned(), "foo.com".to_owned()],
             short: vec!["foo.com".to_owned()],
         };
-        assert_eq!(claimed.claim(wanted), ["foo.com.svc"]);
+        assert_eq!(claimed.claim(wanted, false), ["foo.com.svc"]);
+    }
+
+    #[test]
+    fn what_a_service_of_the_namespace_is_called_nobody_elsewhere_claims() {
+        let mut claimed = Claimed::default();
+        claimed.own.insert("cart.shop".to_owned());
+        let wanted = || Domains {
+            all: vec!["Cart.shop".to_owned(), "other".to_owned()],
+            short: Vec::new(),
+        };
+        assert_eq!(claimed.claim(wanted(), true), ["other"]);
+        assert_eq!(claimed.claim(wanted(), false), ["Cart.shop"]);
     }
 }

@@ -12,6 +12,7 @@ use proto_envoy::envoy::r#type::matcher::v3::{StringMatcher, string_matcher};
 use proto_envoy::envoy::r#type::v3::Int64Range;
 use proto_istio::networking::Destination;
 
+use super::headers;
 use super::rule::{Building, cluster_name};
 
 const TOO_LONG: u32 = 413;
@@ -46,6 +47,12 @@ pub(super) fn apply(building: &Building<'_>, at: usize, route: &mut Route) {
         let why = "refused: nothing says which call this request is";
         route.action = Some(answer(FAILED, why));
         return;
+    }
+    if asked.tells_clients {
+        headers::tell_client(route, building.key.tls, building.key.trusts_forwarded);
+    }
+    if let Some(hsts) = asked.hsts.as_ref().filter(|_| building.key.tls) {
+        headers::secure_transport(route, hsts);
     }
     let parts = edge::of_route(asked, can, |host, port| cluster(building, host, port));
     if let (Some(_), Some(Action::Route(action))) = (&asked.rpc, &mut route.action) {

@@ -13,6 +13,7 @@ use incr::{Cx, KeyedMap, Query};
 use judge::Domains;
 use model::diagnostic::Diagnostic;
 use model::host::{Hostname, more_specific};
+use model::kinds::istio::Gateway;
 use model::object::ObjectName;
 use model::service::Service;
 use model::session::Session;
@@ -31,13 +32,14 @@ use super::plan::alias;
 use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
 
 use crate::judged;
-use mesh::challenges::{Answer, Challenges};
+use mesh::challenges::Challenges;
 use mesh::edge::AskedOf;
 use mesh::gateways::{self, GatewayKey, GatewayServer, MergedGatewayOf, Owners, OwnersAt, is_tls};
 use mesh::limits;
 use mesh::scope::{ScopeOf, SidecarScope};
 use mesh::services::OfHost;
 use mesh::virtual_service::{DestinationsOf, VirtualServiceOf, VirtualServicesFor};
+use model::challenges::Answer;
 use policy::edge::options::OptionsOf;
 use policy::edge::{self, Can, Closed};
 use policy::envoy_filter::route::port_of_gateway_route;
@@ -179,6 +181,9 @@ impl Query<Snapshot> for GatewayPlanOf {
             }
             hosts.redirects(server);
         }
+        for server in &servers {
+            hosts.isolate(server);
+        }
         if servers.iter().any(|server| !is_tls(&server.server)) {
             challenges::spread(&cx.query(&Challenges), &mut hosts.hosts);
         }
@@ -247,6 +252,7 @@ impl Query<Snapshot> for RoutesOfRule {
                 false => Can::default(),
             },
             forwarded_host: client.forwarded_host,
+            trusts_forwarded: client.trusts_forwarded,
             proxyless: client.proxyless,
             namespace: client.namespace().clone(),
             labels: client.labels_for(cx, &self.rule),
@@ -369,6 +375,38 @@ impl Hosts<'_, '_> {
                 answers: Vec::new(),
             });
             host.require_tls = true;
+        }
+    }
+
+    /// Keeps requests for a listener of the Gateway API that has no routes from those of a listener for a wildcard.
+    ///
+    /// Gateway API: GatewaySpec.listeners, "listener isolation". Istio serves them by the wildcard.
+    fn isolate(&mut self, server: &GatewayServer) {
+        for host in &server.server.hosts {
+            let host = host.rsplit('/').next().unwrap_or(host);
+            let domain = host.to_ascii_lowercase();
+            if self.hosts.contains_key(&domain) {
+                continue;
+            }
+            // What begins with an asterisk sorts before what begins with a plus sign.
+            let mut wildcards = self.hosts.range("*".to_owned().."+".to_owned());
+            let covers = |wildcard: &str| domain.ends_with(wildcard.trim_start_matches('*'));
+            if !wildcards.any(|(wildcard, _)| covers(wildcard)) {
+                continue;
+            }
+            let gateway = self.cx.get::<Gateway>(&server.gateway);
+            if gateway.is_none_or(|gateway| gateway.meta.gateway_api().is_none()) {
+                return;
+            }
+            let host = Host {
+                name: with_port(&domain, server.port()),
+                domains: vec![domain.clone()],
+                routes: Vec::new(),
+                session: None,
+                require_tls: false,
+                answers: Vec::new(),
+            };
+            self.hosts.insert(domain, host);
         }
     }
 

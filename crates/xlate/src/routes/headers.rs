@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use proto_envoy::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use proto_envoy::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
-use proto_envoy::envoy::config::route::v3::RouteConfiguration;
+use proto_envoy::envoy::config::route::v3::{Route, RouteConfiguration};
 use proto_istio::networking::Headers;
 use proto_istio::networking::headers::HeaderOperations;
 
@@ -43,6 +43,69 @@ pub(super) fn tell_address(config: &mut RouteConfiguration) {
     let told = option(NAME, value, HeaderAppendAction::OverwriteIfExistsOrAdd);
     config.request_headers_to_remove.push(NAME.to_owned());
     config.request_headers_to_add.push(told);
+}
+
+/// Tells backends how a client is connected, as ingress-nginx does, in headers of which the route says nothing itself. What
+/// clients state in them passes only where the proxy trusts who states it; what they said of `x-forwarded-for` has another name.
+pub(super) fn tell_client(route: &mut Route, tls: bool, trusts: bool) {
+    const CLIENT: &str = "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%";
+    const SCHEME: &str = "%REQ(x-forwarded-proto)%";
+    let replace = HeaderAppendAction::OverwriteIfExistsOrAdd;
+    let of_client = match trusts {
+        true => HeaderAppendAction::AddIfAbsent,
+        false => replace,
+    };
+    let told = [
+        ("x-real-ip", CLIENT, replace),
+        (
+            "x-original-forwarded-for",
+            "%REQ(x-forwarded-for)%",
+            replace,
+        ),
+        ("x-forwarded-for", CLIENT, replace),
+        ("x-forwarded-host", "%REQ(:authority)%", of_client),
+        (
+            "x-forwarded-port",
+            if tls { "443" } else { "80" },
+            of_client,
+        ),
+        ("x-forwarded-scheme", SCHEME, replace),
+        ("x-scheme", SCHEME, replace),
+    ];
+    let is_stated = |name: &str| {
+        let mut set = route
+            .request_headers_to_add
+            .iter()
+            .filter_map(|o| o.header.as_ref());
+        let mut removed = route.request_headers_to_remove.iter();
+        set.any(|header| header.key.eq_ignore_ascii_case(name))
+            || removed.any(|removed| removed.eq_ignore_ascii_case(name))
+    };
+    let told = told.iter().filter(|(name, ..)| !is_stated(name));
+    let told: Vec<HeaderValueOption> = told
+        .map(|(name, value, action)| option(name, value, *action))
+        .collect();
+    route.request_headers_to_add.extend(told);
+    // Some backends take it for the proxy that they are to use themselves.
+    route.request_headers_to_remove.push("proxy".to_owned());
+}
+
+/// Says that clients must come by TLS, unless the route says it itself.
+pub(super) fn secure_transport(route: &mut Route, value: &str) {
+    const NAME: &str = "strict-transport-security";
+    let mut set = route
+        .response_headers_to_add
+        .iter()
+        .filter_map(|o| o.header.as_ref());
+    let mut removed = route.response_headers_to_remove.iter();
+    let is_stated = set.any(|header| header.key.eq_ignore_ascii_case(NAME))
+        || removed.any(|removed| removed.eq_ignore_ascii_case(NAME));
+    if !is_stated {
+        let action = HeaderAppendAction::OverwriteIfExistsOrAdd;
+        route
+            .response_headers_to_add
+            .push(option(NAME, value, action));
+    }
 }
 
 /// A header to append to what may be there.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use incr::{Cx, KeyedSet, Query};
 use model::diagnostic::Diagnostic;
 use model::host::{Hostname, matches};
+use model::names::Namespace;
 use model::service::{Registry, Resolution, Service};
 use model::session::Session;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
@@ -24,6 +25,7 @@ use super::named::{Named, Specificity};
 use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
 use super::service::ServiceRoutes;
 use crate::judged;
+use mesh::root::is_root;
 use mesh::scope::suspects_in;
 use mesh::scope::{EgressScope, ScopeOf, SidecarScope};
 use mesh::virtual_service::{DestinationsOf, MESH, Semantics, VirtualServiceHead};
@@ -94,6 +96,14 @@ pub(super) enum RouteSource {
 }
 
 impl RouteSource {
+    /// The namespace of the object that says where requests go.
+    fn namespace(&self) -> &Namespace {
+        match self {
+            RouteSource::Service(routes) => &routes.namespace,
+            RouteSource::Rule(routes) => &routes.rule.namespace,
+        }
+    }
+
     pub(super) fn get(&self, cx: &Cx<'_, Snapshot>) -> Arc<RouteList> {
         match self {
             RouteSource::Service(key) => (*cx.query(&**key)).clone(),
@@ -131,7 +141,7 @@ impl Query<Snapshot> for PlanOf {
         };
         let services = services_on(egress, self.port);
         let groups = groups(cx, self, &scope, egress, &services);
-        Arc::new(plan(cx, self, &groups))
+        Arc::new(plan(cx, self, &scope, &groups))
     }
 }
 
@@ -274,7 +284,7 @@ fn add_default_groups<'a>(
     }
 }
 
-fn known_namespace(scope: &SidecarScope, host: &str) -> Option<model::names::Namespace> {
+fn known_namespace(scope: &SidecarScope, host: &str) -> Option<Namespace> {
     scope.service(host).map(|s| s.namespace.clone())
 }
 
@@ -318,6 +328,7 @@ fn rule_routes(
         route_timeout: 0,
         can: Default::default(),
         forwarded_host: key.client.forwarded_host,
+        trusts_forwarded: false,
         proxyless: key.client.proxyless,
         namespace: key.client.namespace().clone(),
         labels: key.client.labels_for(cx, &head.name),
@@ -332,7 +343,7 @@ pub(super) fn alias(service: &Service) -> Option<Hostname> {
 }
 
 /// Names virtual hosts and shares domains out among them, the first that wants one gets it.
-fn plan(cx: &Cx<'_, Snapshot>, key: &PlanOf, groups: &[Group<'_>]) -> Plan {
+fn plan(cx: &Cx<'_, Snapshot>, key: &PlanOf, scope: &SidecarScope, groups: &[Group<'_>]) -> Plan {
     let mut claimed = Claimed::default();
     for group in groups {
         for service in &group.services {
@@ -344,7 +355,7 @@ fn plan(cx: &Cx<'_, Snapshot>, key: &PlanOf, groups: &[Group<'_>]) -> Plan {
     for group in groups {
         for service in &group.services {
             let is_external = service.service.registry == Registry::External;
-            if is_external && is_short(&service.host, &key.client.dns_domain, &claimed.full) {
+            if is_external && scope.is_short_name(&service.host, &key.client.dns_domain) {
                 shadowing.insert(&service.host);
             }
         }
@@ -367,6 +378,9 @@ fn plan(cx: &Cx<'_, Snapshot>, key: &PlanOf, groups: &[Group<'_>]) -> Plan {
         names: BTreeSet::new(),
         hosts: Vec::new(),
     };
+    if groups.iter().any(|group| planned.has_foreign(group)) {
+        planned.keep_own(scope);
+    }
     for group in groups {
         for host in &group.hosts {
             let host = host.to_ascii_lowercase();
@@ -380,28 +394,18 @@ fn plan(cx: &Cx<'_, Snapshot>, key: &PlanOf, groups: &[Group<'_>]) -> Plan {
             planned.add(group, &host, None, domains);
         }
         for service in &group.services {
-            let mut domains = planned.domains(service, group.port);
+            let mut domains = planned.domains(&service.service, group.port);
             if shadowing.contains(&*service.host) {
-                let taken = [
+                let short = [
                     service.host.to_string(),
                     with_port(&service.host, group.port),
                 ];
-                domains.all.retain(|domain| !taken.contains(domain));
+                domains.all.retain(|domain| !short.contains(domain));
             }
             planned.add(group, &service.host, Some(&service.service), domains);
         }
     }
     planned.finish()
-}
-
-/// Whether a host is a short name of a service of the cluster, for proxies of a DNS domain.
-fn is_short(host: &str, dns_domain: &str, hosts: &KeyedSet<String>) -> bool {
-    if !dns_domain.contains(".svc.") {
-        return false;
-    }
-    let wider = std::iter::successors(Some(dns_domain), |domain| Some(domain.split_once('.')?.1));
-    let mut full = wider.take(3).map(|domain| format!("{host}.{domain}"));
-    full.any(|full| hosts.contains(&full))
 }
 
 struct Planned<'a, 'c> {
@@ -413,14 +417,41 @@ struct Planned<'a, 'c> {
 }
 
 impl Planned<'_, '_> {
-    fn domains(&self, service: &OnPort, port: u16) -> Domains {
+    /// Whether objects of a namespace are neither the proxy's own nor the operator's.
+    fn is_foreign(&self, namespace: &Namespace) -> bool {
+        namespace != self.key.client.namespace() && !is_root(self.cx, namespace)
+    }
+
+    fn has_foreign(&self, group: &Group<'_>) -> bool {
+        let services = group.services.iter();
+        let mut owners = services.map(|s| &s.service.namespace);
+        owners.any(|of| self.is_foreign(of))
+            || !group.hosts.is_empty() && self.is_foreign(group.routes.namespace())
+    }
+
+    /// Keeps the domains of the Services of the proxy's namespace, whatever their ports, for objects of that namespace.
+    fn keep_own(&mut self, scope: &SidecarScope) {
+        for service in scope.own_services() {
+            let ports: Vec<u16> = match self.key.port {
+                0 => service.ports.iter().map(|p| p.number).collect(),
+                port => vec![port],
+            };
+            for port in ports {
+                let domains = self.domains(service, port).all.into_iter();
+                let lower = domains.map(|domain| domain.to_ascii_lowercase());
+                self.claimed.own.extend(lower);
+            }
+        }
+    }
+
+    fn domains(&self, service: &Service, port: u16) -> Domains {
         let client = &self.key.client;
         let speaker = Speaker {
             dns_domain: &client.dns_domain,
             port: (self.key.port == 0 || client.proxyless).then_some(port),
             absolute: self.cx.settings().features.absolute_fqdn_vhost_domain,
         };
-        let (addressing, service) = (&client.addressing, &service.service);
+        let addressing = &client.addressing;
         let addresses = if self.key.port == 0 {
             addressing.all(service)
         } else {
@@ -440,7 +471,8 @@ impl Planned<'_, '_> {
         if !self.names.insert(name.clone()) {
             return;
         }
-        let domains = self.claimed.claim(domains);
+        let owner = service.map_or(group.routes.namespace(), |service| &service.namespace);
+        let domains = self.claimed.claim(domains, self.is_foreign(owner));
         if domains.is_empty() {
             return;
         }

@@ -80,6 +80,8 @@ pub(super) struct RuleRoutes {
     pub(super) can: Can,
     /// Whether `x-forwarded-host` is added where the host is rewritten.
     pub(super) forwarded_host: bool,
+    /// Whether proxies before the gateway are trusted to say how clients connect.
+    pub(super) trusts_forwarded: bool,
     /// Whether the client is a gRPC library.
     pub(super) proxyless: bool,
     /// The namespace of the client.

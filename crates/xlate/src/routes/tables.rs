@@ -95,6 +95,7 @@ fn routes(case: &Value) -> Value {
         can: Default::default(),
         // The recorded proxies do not show their headers.
         forwarded_host: case["out"].to_string().contains("appendXForwardedHost"),
+        trusts_forwarded: false,
         proxyless: false,
         namespace: text(&input["node"]["Metadata"]["Namespace"]).into(),
         labels: strings(&input["node"]["Labels"]),

@@ -9,7 +9,7 @@ use mesh::proxy_options::proxy_config;
 use model::kinds::Kind;
 use model::kinds::kube::{ConfigMap, Secret};
 use model::object::{ObjectKey, ObjectName};
-use model::x509::{Fault, Pair, check_pair, check_roots, pair_of, roots_of};
+use model::x509::{Fault, Pair, check_pair, check_roots, check_staple, pair_of, roots_of};
 use prost::Message;
 use proto_envoy::envoy::config::core::v3::{DataSource, data_source};
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3 as tls;
@@ -125,7 +125,10 @@ impl SecretOf {
         let fault = verdict.err();
         // Envoy would refuse it, and with it whatever else came in the same response. What cannot be read at all goes
         // out all the same, as from istiod.
-        let held_back = fault == Some(Fault::NotAPair);
+        let held_back = matches!(
+            fault,
+            Some(Fault::NotAPair | Fault::WeakKey | Fault::BrokenCertificate | Fault::NoStaple)
+        );
         let name = &self.credential.name;
         let secret = || tls::Secret {
             name: name.to_string(),
@@ -144,16 +147,27 @@ impl SecretOf {
         object: &ObjectName,
         data: impl Fn(&str) -> Option<&'a [u8]>,
     ) -> Made {
-        let Some(Pair { chain, key, staple }) = pair_of(data) else {
+        let Some(Pair {
+            chain,
+            key,
+            mut staple,
+        }) = pair_of(data)
+        else {
             return Made::default();
         };
+        let mut verdict = check_pair(chain, key);
+        if verdict.is_ok() {
+            verdict = check_staple(chain, staple);
+            // Without it the certificate is as good as any other.
+            staple = staple.filter(|_| verdict.is_ok());
+        }
         let certificate = certificate(&self.keys, chain, key, staple);
         let content = tls::secret::Type::TlsCertificate(certificate);
         let of = ObjectKey {
             kind: Kind::Secret,
             name: object.clone(),
         };
-        self.made(content, check_pair(chain, key), of)
+        self.made(content, verdict, of)
     }
 
     /// Roots and the certificates that they revoked, by the names of generic Secrets or of those for TLS.

@@ -223,6 +223,63 @@ fn what_asks_for_tls_and_cannot_have_it_never_sends_plain_text() {
     }
 }
 
+const LEDGER: &str = "
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: some, namespace: shop}
+spec:
+  host: bank.example.com
+  EXPORT
+  workloadSelector: {matchLabels: {app: batch}}
+  trafficPolicy: {connectionPool: {tcp: {maxConnections: 7}}}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: everybody, namespace: shop}
+spec:
+  host: bank.example.com
+  EXPORT
+  trafficPolicy: {tls: {mode: SIMPLE, sni: bank.example.com}}
+  subsets: [{name: all, labels: {}}]
+";
+
+#[test]
+fn a_rule_for_some_workloads_takes_the_general_one_from_nobody() {
+    for export in ["exportTo: ['.']", "exportTo: ['*']", "subsets: []"] {
+        // A second `subsets` would be an error.
+        let rules = match export {
+            "subsets: []" => LEDGER.replace("  EXPORT\n", ""),
+            // A rule with a selector is for its own namespace alone.
+            export => LEDGER
+                .replacen("EXPORT", "exportTo: ['.']", 1)
+                .replace("EXPORT", export),
+        };
+        let world = world(&format!("{OUTSIDE}{rules}"), Validation::Strict);
+        for app in ["web", "batch"] {
+            let view = world.view(&node(&json!({
+                "id": "sidecar~10.0.0.9~job.shop~shop.svc.cluster.local",
+                "metadata": {"NAMESPACE": "shop", "LABELS": {"app": app}, "ISTIO_VERSION": "1.32.0"},
+            })));
+            let set = world.set(&view, TypeUrl::Cluster);
+            for name in [
+                "outbound|443||bank.example.com",
+                "outbound|443|all|bank.example.com",
+            ] {
+                let cluster = set.get(name);
+                let cluster = cluster.unwrap_or_else(|| panic!("{export}, {app}: no {name}"));
+                let cluster = decode(TypeUrl::Cluster.as_str(), &cluster.body);
+                let socket = &cluster["transport_socket"]["typed_config"];
+                assert_eq!(
+                    socket["sni"], "bank.example.com",
+                    "{export}, {app}: {cluster}"
+                );
+                let limited = cluster.to_string().contains("\"max_connections\":7");
+                assert_eq!(limited, app == "batch", "{export}, {app}: {cluster}");
+            }
+        }
+    }
+}
+
 const BACKEND: &str = "
 apiVersion: v1
 kind: Service

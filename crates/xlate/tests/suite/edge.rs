@@ -131,6 +131,45 @@ fn a_prefix_is_of_whole_elements() {
     assert_eq!(route["match"]["path_separated_prefix"], "/a", "{route}");
 }
 
+#[test]
+fn backends_are_told_of_clients_and_clients_of_tls_alone() {
+    let mut world = World::of(SHOP);
+    let asked = EdgeRoute {
+        tells_clients: true,
+        hsts: Some("max-age=1".into()),
+        ..EdgeRoute::default()
+    };
+    world.put_edge(
+        &host("a", "SIMPLE"),
+        &BTreeMap::from([(0, Arc::new(asked))]),
+    );
+    let routes = resources(&world, TypeUrl::Route);
+    let route = |start: &str| {
+        let config = routes.iter().find(|(name, _)| name.starts_with(start));
+        config.unwrap().1["virtual_hosts"][0]["routes"][0].clone()
+    };
+    for (start, port, is_secure) in [("http.80", "80", false), ("https.443", "443", true)] {
+        let route = route(start);
+        let told = route["request_headers_to_add"].as_array().unwrap();
+        let value = |name: &str| {
+            let header = told.iter().find(|told| told["header"]["key"] == name);
+            header.map(|told| told["header"]["value"].clone())
+        };
+        assert_eq!(value("x-forwarded-port"), Some(port.into()), "{route}");
+        let client = "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%";
+        for name in ["x-real-ip", "x-forwarded-for"] {
+            assert_eq!(value(name), Some(client.into()), "{route}");
+        }
+        let replaces = |told: &Value| told["append_action"] == "OVERWRITE_IF_EXISTS_OR_ADD";
+        assert!(told.iter().all(replaces), "{route}");
+        assert_eq!(
+            route["response_headers_to_add"].is_array(),
+            is_secure,
+            "{route}"
+        );
+    }
+}
+
 /// The work of an edit of the routes of one host among so many: queries that are evaluated, and resources that change.
 fn work(hosts: usize) -> (u64, usize) {
     let mut world = World::of(SHOP);

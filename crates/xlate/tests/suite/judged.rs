@@ -72,11 +72,12 @@ spec:
   endpoints: [{address: 10.0.0.2}]
 ";
 
-const TYPES: [TypeUrl; 4] = [
+const TYPES: [TypeUrl; 5] = [
     TypeUrl::Cluster,
     TypeUrl::Endpoint,
     TypeUrl::Listener,
     TypeUrl::Route,
+    TypeUrl::Extension,
 ];
 
 fn proxies() -> [Value; 3] {
@@ -116,7 +117,8 @@ fn got(world: &World, proxy: &Value) -> (BTreeMap<String, Value>, Vec<String>) {
     let found = world.get(&view.findings());
     let of_mesh = world.get(&pilothouse_xlate::findings::FindingsOfMesh);
     let found = found.iter().chain(of_mesh.iter());
-    let found = found.filter(|found| found.code == "PIL0602").map(|found| {
+    let found = found.filter(|found| ["PIL0501", "PIL0602"].contains(&found.code));
+    let found = found.map(|found| {
         let object = found.object.as_ref().map(ToString::to_string);
         format!(
             "{} {}: {}",
@@ -147,10 +149,10 @@ fn of_bank(resources: &BTreeMap<String, Value>) -> Vec<String> {
 
 /// Where resources are made: where they are judged, of parts that are, or of what no configuration has a say in.
 const MAKERS: [&str; 9] = [
-    "ecds.rs",
     "filled.rs",
     "judged/assignment.rs",
     "judged/cluster.rs",
+    "judged/extension.rs",
     "judged/listener.rs",
     "name_table.rs",
     "routes/encode.rs",

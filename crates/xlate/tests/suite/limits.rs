@@ -7,3 +7,4 @@ mod hostile;
 mod legitimate;
 mod measured;
 mod patches;
+mod ports;

@@ -10,6 +10,7 @@ mod extensions;
 mod findings;
 mod flat;
 mod forgeries;
+mod gateway_api;
 mod gateways;
 mod incremental;
 mod istio_tests;

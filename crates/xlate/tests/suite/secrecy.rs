@@ -234,8 +234,8 @@ fn hashes_of_passwords_are_for_proven_gateways_of_the_edge() {
         assert_eq!(
             found,
             [
-                "Ingress bank/closed metadata.annotations[nginx.ingress.kubernetes.io/auth-secret]",
-                "Ingress bank/scripted metadata.annotations[nginx.ingress.kubernetes.io/auth-secret]",
+                "Ingress bank/closed metadata.annotations[\"nginx.ingress.kubernetes.io/auth-secret\"]",
+                "Ingress bank/scripted metadata.annotations[\"nginx.ingress.kubernetes.io/auth-secret\"]",
             ]
         );
     }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
+mod unusable;
+
 use std::sync::Arc;
 
 use base64::Engine;
@@ -258,46 +260,6 @@ spec:
     };
     world.delete(&key(ObjectName::new("bank", "edge")));
     assert_eq!(names(&world, &here(&world)), [""; 0]);
-}
-
-#[test]
-fn a_pair_that_does_not_fit_is_held_back_and_names_its_secret() {
-    let mut world = World::of(&gateway("shop", "web", "MUTUAL"));
-    let both = |chain: &str, key: &str, roots: &str| {
-        secret(
-            "web",
-            "shop",
-            &[("tls.crt", chain), ("tls.key", key), ("ca.crt", roots)],
-        )
-    };
-    world.put(&both(EC.0, RSA.1, EC.0));
-    let view = here(&world);
-    assert_eq!(names(&world, &view), ["kubernetes://web-cacert"]);
-    let told = found(&world, &view);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(
-        (told[0].0, told[0].1.as_str()),
-        (code::UNUSABLE_CREDENTIAL, "Secret shop/web")
-    );
-    assert!(told[0].2.contains("the private key of another"), "{told:?}");
-    assert!(!told[0].2.contains("BEGIN"), "a finding quotes no secret");
-
-    // What cannot be read goes out as from istiod, which is told as well.
-    for (secret, why) in [
-        (both("CERT", "KEY", EC.0), "no certificate"),
-        (both(EC.0, "KEY", EC.0), "no private key"),
-        (both(EC.0, EC.1, "ROOT"), "no certificate"),
-    ] {
-        world.put(&secret);
-        assert_eq!(
-            names(&world, &view),
-            ["kubernetes://web", "kubernetes://web-cacert"]
-        );
-        let told = found(&world, &view);
-        assert!(told.len() == 1 && told[0].2.contains(why), "{told:?}");
-    }
-    world.put(&both(EC.0, EC.1, EC.0));
-    assert_eq!(found(&world, &view), []);
 }
 
 #[test]

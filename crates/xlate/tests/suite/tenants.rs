@@ -250,7 +250,7 @@ fn what_an_owner_changes_is_seen_and_no_effect_explains_it() {
 fn of_each_kind_some_objects_are_taken() {
     let tenants = bank();
     let mut taken: BTreeSet<String> = BTreeSet::new();
-    let drawn = objects(1, 1500, &tenants.around);
+    let drawn = objects(1, 4000, &tenants.around);
     for object in &drawn {
         if !worlds::in_force(object, Validation::Strict).is_empty() {
             let version = object["apiVersion"].as_str().unwrap();

@@ -15,7 +15,7 @@ use x509_cert::der::asn1::UintRef;
 use x509_cert::der::{Decode, Reader, SliceReader};
 
 use crate::pki::PkiError;
-use crate::private;
+use disk::private;
 
 /// The key that signs.
 pub(crate) const SIGNING: &str = "sa.key";

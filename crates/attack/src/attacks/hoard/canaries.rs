@@ -62,6 +62,18 @@ pub(super) fn hosts(bytes: usize) -> String {
     text
 }
 
+/// Ingresses of 100 paths without annotations, of Istio's class.
+pub(super) fn plain(bytes: usize) -> String {
+    let (mut text, mut number) = (String::new(), 0);
+    while text.len() < bytes {
+        let host = [format!("plain{number}.test")];
+        let ingress = ingress(&format!("plain{number}"), &host, 100, "");
+        text += &ingress.replacen("ingressClassName: nginx", "ingressClassName: istio", 1);
+        number += 1;
+    }
+    text
+}
+
 /// Ingresses of 100 paths, each of which repeats 60 kB of annotations.
 pub(super) fn paths(bytes: usize) -> String {
     let ranges: Vec<String> = (0..4_500)

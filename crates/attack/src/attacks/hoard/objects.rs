@@ -34,15 +34,16 @@ pub(super) fn before(places: &Places) -> io::Result<()> {
     fs::write(places.config.join("shared.yaml"), istio + &shared + service)
 }
 
+/// Version, kind, name and namespace.
 type Head<'a> = (&'a str, &'a str, &'a str, &'a str);
 
-fn object((version, kind, name, namespace): Head<'_>, spec: &str) -> String {
+pub(super) fn object((version, kind, name, namespace): Head<'_>, spec: &str) -> String {
     format!(
         "---\n{{apiVersion: {version}, kind: {kind}, metadata: {{name: {name}, namespace: {namespace}}}, spec: {spec}}}\n"
     )
 }
 
-fn list(n: usize, of: impl Fn(usize) -> String) -> String {
+pub(super) fn list(n: usize, of: impl Fn(usize) -> String) -> String {
     let mut text = String::from("[");
     for at in 0..n {
         let _ = write!(text, "{}, ", of(at));
@@ -51,7 +52,12 @@ fn list(n: usize, of: impl Fn(usize) -> String) -> String {
 }
 
 /// Objects of a kind, until there are enough bytes.
-fn many(bytes: usize, version: &str, kind: &str, spec: impl Fn(usize) -> String) -> String {
+pub(super) fn many(
+    bytes: usize,
+    version: &str,
+    kind: &str,
+    spec: impl Fn(usize) -> String,
+) -> String {
     let (mut text, mut number) = (String::new(), 0);
     while text.len() < bytes {
         let name = format!("{}{number}", kind.to_ascii_lowercase());
@@ -61,7 +67,7 @@ fn many(bytes: usize, version: &str, kind: &str, spec: impl Fn(usize) -> String)
     text
 }
 
-const NETWORKING: &str = "networking.istio.io/v1";
+pub(super) const NETWORKING: &str = "networking.istio.io/v1";
 const TO: &str = "route: [{destination: {host: s0.n1.svc.cluster.local}}]";
 
 /// A route that says much.
@@ -213,5 +219,44 @@ pub(super) fn routes(bytes: usize) -> String {
         format!(
             "{{parentRefs: [{{name: shared, namespace: istio-system}}], hostnames: {hosts}, rules: [{{matches: {matches}, {backend}}}]}}"
         )
+    })
+}
+
+pub(super) fn gateways(bytes: usize) -> String {
+    many(bytes, NETWORKING, "Gateway", |n| {
+        let servers = list(500, |at| {
+            let port = 2_000 + (n * 500 + at) % 60_000;
+            format!("{{port: {{number: {port}, name: p, protocol: HTTP}}, hosts: ['*']}}")
+        });
+        format!("{{selector: {{istio: ingressgateway}}, servers: {servers}}}")
+    })
+}
+
+pub(super) fn small_gateways(bytes: usize) -> String {
+    let rule = object(
+        (NETWORKING, "VirtualService", "wide", "n1"),
+        &format!("{{hosts: ['*.tenant.test'], gateways: [gateway0], http: [{{{TO}}}]}}"),
+    );
+    rule + &many(bytes, NETWORKING, "Gateway", |n| {
+        format!(
+            "{{selector: {{istio: ingressgateway}}, servers: [{{port: {{number: 8443, name: p, protocol: HTTPS}}, \
+             hosts: [g{n}.tenant.test], tls: {{mode: SIMPLE, credentialName: c}}}}]}}"
+        )
+    })
+}
+
+pub(super) fn small_rules(bytes: usize) -> String {
+    many(bytes, NETWORKING, "VirtualService", |n| {
+        let hosts = list(6, |at| format!("s{at}.{n}"));
+        format!("{{hosts: {hosts}, http: [{{{TO}}}]}}")
+    })
+}
+
+pub(super) fn listeners(bytes: usize) -> String {
+    many(bytes, "gateway.networking.k8s.io/v1", "Gateway", |_| {
+        let listeners = list(64, |at| {
+            format!("{{name: l{at}, port: {}, protocol: HTTP}}", 2_000 + at)
+        });
+        format!("{{gatewayClassName: istio, listeners: {listeners}}}")
     })
 }

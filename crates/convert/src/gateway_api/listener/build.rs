@@ -9,14 +9,17 @@ use model::kinds::gateway_api::{
     FromNamespaces, Gateway, GatewayClass, Listener as Written, TlsMode,
 };
 use model::kinds::kube::ConfigMap;
+use model::own_port::own_port;
 use model::{Kind, Meta, Namespace, Object, ObjectKey, ObjectName};
 use proto_istio::networking::{Port, Server};
 
+use super::charge;
 use super::conflict::ConflictsIn;
 use super::namespaces::SelectedBy;
 use super::owner::{Owner, controller_of, lets_in};
 use super::service::Reached;
 use super::{Built, BuiltListener, Listener, Problem, Served, TUNNEL_PORT, kinds, tls};
+use crate::budget;
 use crate::gateway_api::class::Controller;
 use crate::gateway_api::gateway_of_listener;
 use crate::gateway_api::status::Conditions;
@@ -62,11 +65,14 @@ impl Derive for BuiltOf {
 fn served(read: &Reader<'_, '_, Routes>, owner: &Owner, controller: Controller) -> Built {
     let gateway = owner.gateway();
     let reached = Reached::of(gateway, controller, read.settings());
-    let mut problem = reached.problem;
-    let listeners = match reached.services.is_empty() {
+    let object = owner.key();
+    let over = charge::is_over(read, &object).then(|| budget::reason(&object));
+    let over = over.map(|why| Problem::new("Invalid", why));
+    let listeners = match reached.services.is_empty() || over.is_some() {
         true => Vec::new(),
         false => listeners(read, owner, controller),
     };
+    let mut problem = over.or(reached.problem);
     if problem.is_none() && matches!(owner, Owner::Gateway(_)) {
         problem = parameters(read, gateway);
     }
@@ -203,6 +209,16 @@ impl Building<'_, '_, '_> {
         }
         if let Some(message) = self.unexpected(written) {
             conditions.fails("Accepted", "UnsupportedProtocol", message);
+        }
+        let own = own_port(written.port).filter(|_| &*written.protocol != "HBONE");
+        if let Some(own) = own {
+            let message = format!(
+                "port {} is one of Envoy or its agent ({})",
+                own.number, own.holder
+            );
+            conditions.fails("Accepted", "PortUnavailable", message.clone());
+            conditions.fails("Programmed", "PortUnavailable", message);
+            is_valid = false;
         }
         let lacks_tls = tls.is_none() && matches!(&*written.protocol, "HTTPS" | "TLS");
         if lacks_tls && self.kind == Kind::ListenerSet {

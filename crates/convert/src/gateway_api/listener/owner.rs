@@ -31,6 +31,14 @@ impl Owner {
         Some(Self::Set(set, gateway))
     }
 
+    /// The object itself.
+    pub(super) fn key(&self) -> ObjectKey {
+        match self {
+            Self::Gateway(gateway) => gateway.key(),
+            Self::Set(set, _) => set.key(),
+        }
+    }
+
     /// The Gateway.
     pub(super) fn gateway(&self) -> &Arc<Object<Gateway>> {
         match self {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use model::derived::GatewayRole;
+use model::host::canonical;
 use model::kinds::gateway_api::{
     BackendValidation, XBackend, XBackendProtocol, XBackendTlsMode, XBackendType,
 };
@@ -123,7 +124,7 @@ where
     let Some(external) = &backend.spec.external_hostname else {
         return Some((backend, Err("externalHostname is missing".to_owned())));
     };
-    let host = external.hostname.clone();
+    let host: Arc<str> = canonical(&external.hostname).into();
     let own = [&*settings.domain, "clusterset.local"];
     let is_own = own
         .iter()

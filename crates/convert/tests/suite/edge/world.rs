@@ -25,8 +25,13 @@ pub(crate) fn loaded(yaml: &str) -> Loaded {
 
 /// What is derived from the objects of a text, and those of remote clusters beside it.
 pub(crate) fn loaded_with(yaml: &str, beside: Vec<Change>) -> Loaded {
+    loaded_in(served(), yaml, beside)
+}
+
+/// The same with these settings.
+pub(crate) fn loaded_in(settings: Settings, yaml: &str, beside: Vec<Change>) -> Loaded {
     let changes = puts(None, yaml).into_iter().chain(beside);
-    load(Arc::new(served()), changes)
+    load(Arc::new(settings), changes)
 }
 
 /// The objects of a text as those of a cluster.

@@ -15,7 +15,7 @@ use super::canary::{self, Canary};
 pub(super) struct Location {
     /// The path as the Ingress has it.
     pub(super) path: String,
-    /// How it is matched.
+    /// How it is matched: exactly, or by elements as a prefix.
     pub(super) path_type: PathType,
     /// The Ingress that it is from.
     pub(super) ingress: String,
@@ -77,11 +77,10 @@ pub(super) fn find<'a>(
         return Ok(Some(found));
     }
     let prefixes = locations.iter().filter_map(|location| {
-        let prefix = match location.path_type {
-            PathType::Exact => return None,
-            PathType::Prefix => by_element(&location.path),
-            PathType::ImplementationSpecific => location.path.clone(),
-        };
+        if location.path_type == PathType::Exact {
+            return None;
+        }
+        let prefix = by_element(&location.path);
         // nginx itself redirects from `/a` to a location `/a/`.
         let without = prefix.strip_suffix('/').filter(|rest| *rest == path);
         let is_slash = without.is_some() && !path.is_empty();
@@ -156,7 +155,7 @@ impl Location {
             };
         }
         // A slash is added to what is all of a location but the slash.
-        let slashed = self.path_type == PathType::ImplementationSpecific
+        let slashed = self.path_type == PathType::Prefix
             && !self.is_regex
             && self.path.strip_suffix('/') == Some(path)
             && !path.is_empty();

@@ -91,7 +91,7 @@ impl Making<'_> {
                 } else {
                     &path.path
                 };
-                let path_type = path.path_type.unwrap_or(PathType::ImplementationSpecific);
+                let path_type = type_of(path.path_type);
                 let mut location = self.location(ingress, text, path_type);
                 location.backend = self.backend(namespace, &path.backend);
                 self.put(&host, location);
@@ -131,7 +131,7 @@ impl Making<'_> {
                 } else {
                     &path.path
                 };
-                let path_type = path.path_type.unwrap_or(PathType::ImplementationSpecific);
+                let path_type = type_of(path.path_type);
                 let Some(server) = self.servers.get_mut(&host) else {
                     continue;
                 };
@@ -230,6 +230,16 @@ impl Making<'_> {
             }
         }
         (aliases, redirects)
+    }
+}
+
+/// The type of a path: whatever is not exact is a prefix.
+///
+/// ingress-nginx: internal/k8s/main.go SetDefaultNGINXPathType, 1.12.
+fn type_of(stated: Option<PathType>) -> PathType {
+    match stated {
+        Some(PathType::Exact) => PathType::Exact,
+        Some(PathType::Prefix | PathType::ImplementationSpecific) | None => PathType::Prefix,
     }
 }
 

@@ -41,6 +41,10 @@ pub(super) const ORDER: Lost = closes(
     "its place among the host's routes",
     "paths that do not meet",
 );
+pub(super) const EXCEPTION: Lost = closes(
+    "which paths it does not take (a look-ahead in its expression)",
+    "rules of their own for those paths",
+);
 pub(super) const PATH: Lost = closes("a path of more than 1024 characters", "a shorter one");
 pub(super) const HOST: Lost = closes("a name that is no host", "another name");
 

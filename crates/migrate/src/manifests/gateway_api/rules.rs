@@ -17,6 +17,9 @@ use crate::manifests::lost::{GATEWAY_API, Lost, of as lost_of};
 use crate::manifests::matched;
 use crate::{World, name_of};
 
+/// The path with its query, as Envoy has it among headers.
+const PATH: &str = ":path";
+
 /// Reads the rules of hosts.
 pub(super) struct Reading<'a> {
     world: &'a World,
@@ -150,6 +153,14 @@ impl<'a> Reading<'a> {
         }
         let name = format!("{}, {}", http.name, self::matched(http));
         rules.notes.extend(note(http, &name));
+        if matched.headers.contains_key(PATH) {
+            lost.push(lost::CONDITION);
+            rules.left_out.push((name, lost));
+            return;
+        }
+        if matched.without_headers.contains_key(PATH) {
+            lost.push(lost::EXCEPTION);
+        }
         let asked = asked(matched, &mut lost);
         let Some(asked) = asked.filter(|asked| !asked.is_empty()) else {
             lost.push(lost::CONDITION);
@@ -228,7 +239,7 @@ fn distinct(lost: Vec<Lost>) -> Vec<Lost> {
 /// Whether a route answers 400 to paths whose escaped slashes lead below what is protected.
 fn refuses_slashes(http: &HttpRoute, matched: &HttpMatchRequest) -> bool {
     let status = http.direct_response.as_ref().map(|answer| answer.status);
-    status == Some(400) && matched.headers.contains_key(":path")
+    status == Some(400) && matched.headers.contains_key(PATH)
 }
 
 /// Why a route served no request before.
@@ -253,6 +264,8 @@ fn closed(mut rule: Rule) -> Rule {
 /// The rules of a route that changes paths.
 fn rewritten(mut rule: Rule, rewrite: &HttpRewrite, mut url: Value) -> Vec<Rule> {
     let changed = match (&rewrite.uri_regex_rewrite, &*rewrite.uri) {
+        // No query stands in the path of the API.
+        (Some(regex), _) if regex.rewrite.contains('?') => Rewritten::No,
         (Some(regex), _) => {
             let is_of_path = *rule.path.text() == *regex.r#match;
             match rewrite::of(&regex.r#match, &regex.rewrite) {

@@ -1,7 +1,7 @@
 use super::*;
 
 fn only(text: &str) -> Node<'_> {
-    let mut all = documents(text);
+    let mut all: Vec<_> = documents(text).collect();
     assert_eq!(all.len(), 1);
     all.remove(0).node.unwrap()
 }
@@ -12,7 +12,9 @@ fn json(node: &Node<'_>) -> serde_json::Value {
 
 #[test]
 fn documents_are_cut_at_separators_and_keep_their_lines() {
-    let all = documents("# none\n---\na: 1\n---\n\n# c\nb: [\n---\nc: |\n  ---\n  x\n--- {d: 1}\n");
+    let all: Vec<_> =
+        documents("# none\n---\na: 1\n---\n\n# c\nb: [\n---\nc: |\n  ---\n  x\n--- {d: 1}\n")
+            .collect();
     let lines: Vec<_> = all.iter().map(|d| (d.line, d.node.is_ok())).collect();
     assert_eq!(lines, [(3, true), (7, false), (9, true), (12, true)]);
     let text = all[2].node.as_ref().unwrap().get("c").unwrap();
@@ -48,8 +50,8 @@ fn aliases_of_aliases_are_bounded() {
         let items = [before.as_str(); 9].join(", ");
         text += &format!("a{i}: &a{i} [{items}]\n");
     }
-    let all = documents(&text);
-    let error = all[0].node.as_ref().unwrap_err();
+    let mut all = documents(&text);
+    let error = all.next().unwrap().node.unwrap_err();
     assert!(error.message.contains("too large"), "{error:?}");
 }
 
@@ -60,13 +62,13 @@ fn depth_is_bounded() {
         "- ".repeat(100_000),
         "{a: ".repeat(100_000),
     ] {
-        assert!(documents(&text)[0].node.is_err());
+        assert!(documents(&text).next().unwrap().node.is_err());
     }
 }
 
 #[test]
 fn the_last_of_doubled_keys_wins_and_is_reported() {
-    let all = documents("a:\n- k: 1\n  l: 2\n  k: 3\n");
+    let all: Vec<_> = documents("a:\n- k: 1\n  l: 2\n  k: 3\n").collect();
     assert_eq!(
         json(all[0].node.as_ref().unwrap()),
         serde_json::json!({"a": [{"l": 2, "k": 3}]})

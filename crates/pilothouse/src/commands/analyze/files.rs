@@ -141,7 +141,7 @@ fn settings(options: &AnalyzeOptions, found: &mut Vec<Diagnostic>) -> anyhow::Re
     let allows = |name: &str| {
         matches!(
             name,
-            "PILOTHOUSE_LOCAL_ENDPOINTS" | "PILOTHOUSE_GATEWAY_BINDS"
+            "PILOTHOUSE_LOCAL_ENDPOINTS" | "PILOTHOUSE_GATEWAY_BINDS" | "PILOTHOUSE_PROXY_FILES"
         )
     };
     let mut features = Features::from_env(std::env::vars().filter(|(name, _)| allows(name)));

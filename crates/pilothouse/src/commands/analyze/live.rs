@@ -19,31 +19,63 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 pub(super) async fn analyze(address: &str, wanted: &Wanted) -> anyhow::Result<Outcome> {
     let page = current(address).await?;
-    let Some(rows) = page["findings"].as_array() else {
+    if !page["findings"].is_array() {
         bail!("{address} does not show an analysis");
-    };
+    }
+    let read = of_reading(address).await?;
     let revision = &page["revision"];
+    let rows = [&read, &page["findings"]].into_iter();
     let findings = rows
-        .iter()
+        .filter_map(Value::as_array)
+        .flatten()
         .map(finding)
         .collect::<anyhow::Result<Vec<_>>>()?;
+    let mut told = BTreeSet::new();
+    let is_new = |found: &Diagnostic| {
+        let Diagnostic {
+            code,
+            object,
+            path,
+            message,
+            ..
+        } = found;
+        told.insert((*code, object.clone(), path.clone(), message.clone()))
+    };
     let findings = findings.into_iter().filter(|f| wanted.wants(f, None));
     Ok(Outcome {
-        findings: findings.map(|f| f.diagnostic).collect(),
+        findings: findings.map(|f| f.diagnostic).filter(is_new).collect(),
         checked: format!("revision {revision} of {address}"),
     })
 }
 
 /// What a server shows as wrong when it has analysed its newest revision, which is given with it: between objects, and when it
 /// read them and derived others of them.
-pub(in crate::commands) async fn findings(address: &str) -> anyhow::Result<(u64, Vec<Diagnostic>)> {
+pub(in crate::commands) async fn findings(address: &str) -> anyhow::Result<Found> {
     let page = current(address).await?;
-    let read = debug_page(address, "/debug/configz?findings").await?;
+    let read = of_reading(address).await?;
     let rows = [&read, &page["findings"]].into_iter();
     let rows = rows.filter_map(Value::as_array).flatten();
-    let found = rows.map(|row| Ok(finding(row)?.diagnostic));
-    let found = found.collect::<anyhow::Result<Vec<_>>>()?;
-    Ok((page["revision"].as_u64().unwrap_or_default(), found))
+    let findings = rows.map(|row| Ok(finding(row)?.diagnostic));
+    Ok(Found {
+        findings: findings.collect::<anyhow::Result<Vec<_>>>()?,
+        revision: page["revision"].as_u64().unwrap_or_default(),
+        read,
+    })
+}
+
+/// What a server shows as wrong, and what of it has no revision.
+pub(in crate::commands) struct Found {
+    /// The revision that was analysed.
+    pub(in crate::commands) revision: u64,
+    /// All that is wrong.
+    pub(in crate::commands) findings: Vec<Diagnostic>,
+    /// What was found by reading, as [`of_reading`] gives it.
+    pub(in crate::commands) read: Value,
+}
+
+/// What a server shows of reading and deriving. A document that cannot be read makes no new revision.
+pub(in crate::commands) async fn of_reading(address: &str) -> anyhow::Result<Value> {
+    debug_page(address, "/debug/configz?findings").await
 }
 
 /// The page of analysis, once it is of the newest revision.
@@ -95,8 +127,9 @@ fn code(id: &str) -> anyhow::Result<&'static str> {
     if let Some(known) = analysis::code::find(id) {
         return Ok(known.id);
     }
-    let is_code =
-        id.len() == 7 && id.starts_with("PIL") && id[3..].bytes().all(|b| b.is_ascii_digit());
+    let number = id.strip_prefix("PIL").or_else(|| id.strip_prefix("IST"));
+    let is_number = |number: &str| number.len() == 4 && number.bytes().all(|b| b.is_ascii_digit());
+    let is_code = number.is_some_and(is_number);
     anyhow::ensure!(is_code, "{id:?} is no code of a finding");
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(match told.get(id) {

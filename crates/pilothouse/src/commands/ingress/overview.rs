@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use model::settings::Features;
-use model::{Diagnostic, Kind, Severity};
+use model::{Diagnostic, Kind, ObjectKey, Severity};
 use serde_json::Value;
 
 use crate::commands::analyze::{self, live};
@@ -23,6 +23,8 @@ pub(super) struct Overview {
     ingresses_only: bool,
     /// The state that was read.
     revision: u64,
+    /// What was found by reading it.
+    read: Value,
     served: Served,
     findings: Vec<Diagnostic>,
 }
@@ -56,6 +58,7 @@ impl Overview {
             classes: classes.join(", "),
             ingresses_only,
             revision: 0,
+            read: Value::Null,
             served: Served::default(),
             findings: Vec::new(),
         };
@@ -64,8 +67,7 @@ impl Overview {
     }
 
     async fn look(&mut self, pages: &str) -> anyhow::Result<()> {
-        let (revision, all) = live::findings(pages).await?;
-        let mut found: Vec<Diagnostic> = Vec::new();
+        let all = live::findings(pages).await?;
         let wanted = |finding: &Diagnostic| {
             let kind = finding.object.as_ref().map(|key| key.kind);
             let counts = finding.severity >= Severity::Warning && !is_moot(finding);
@@ -73,24 +75,24 @@ impl Overview {
                 && (!self.ingresses_only
                     || matches!(kind, Some(Kind::Ingress | Kind::IngressClass)))
         };
-        for finding in all.into_iter().filter(wanted) {
-            let same = |f: &Diagnostic| {
-                (f.code, &f.object, &f.path, &f.message)
-                    == (
-                        finding.code,
-                        &finding.object,
-                        &finding.path,
-                        &finding.message,
-                    )
-            };
-            if !found.iter().any(same) {
-                found.push(finding);
-            }
-        }
+        let mut told = BTreeSet::new();
+        let is_new = |finding: &Diagnostic| {
+            let Diagnostic {
+                code,
+                object,
+                path,
+                message,
+                ..
+            } = finding;
+            told.insert((*code, object.clone(), path.clone(), message.clone()))
+        };
+        let found = all.findings.into_iter().filter(wanted);
+        let mut found: Vec<Diagnostic> = found.filter(is_new).collect();
         found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         self.findings = found;
         self.served = Served::read(pages).await?;
-        self.revision = revision;
+        self.revision = all.revision;
+        self.read = all.read;
         Ok(())
     }
 
@@ -134,20 +136,20 @@ impl Overview {
     /// When the server does not answer.
     pub(super) async fn refresh(&mut self, out: &mut dyn Write, pages: &str) -> anyhow::Result<()> {
         let page = debug_page(pages, "/debug/analysis").await?;
-        if page["current"] != true || page["revision"] == self.revision {
+        if page["current"] != true {
+            return Ok(());
+        }
+        if page["revision"] == self.revision && live::of_reading(pages).await? == self.read {
             return Ok(());
         }
         let before = std::mem::take(&mut self.served);
         let known = std::mem::take(&mut self.findings);
         self.look(pages).await?;
-        let is_new = |finding: &&Diagnostic| {
-            let same = |f: &Diagnostic| {
-                (f.code, &f.object, &f.message) == (finding.code, &finding.object, &finding.message)
-            };
-            !known.iter().any(same)
-        };
+        let before_findings = known.len();
+        let known: BTreeSet<_> = known.iter().map(what).collect();
+        let is_new = |finding: &&Diagnostic| !known.contains(&what(finding));
         let new: Vec<Diagnostic> = self.findings.iter().filter(is_new).cloned().collect();
-        if !new.is_empty() || known.len() != self.findings.len() {
+        if !new.is_empty() || before_findings != self.findings.len() {
             self.print_findings(&new)?;
         } else if before != self.served {
             writeln!(out, "{}", self.served)?;
@@ -165,6 +167,11 @@ impl Overview {
         analyze::quote(&mut found);
         findings::print(&found, &self.served.to_string(), Format::Text)
     }
+}
+
+/// What tells a finding from others, wherever its object stands by now.
+fn what(finding: &Diagnostic) -> (&'static str, &Option<ObjectKey>, &str) {
+    (finding.code, &finding.object, &finding.message)
 }
 
 /// Whether a finding has no meaning where Envoy runs on this machine: an endpoint may be on it as well.

@@ -10,7 +10,7 @@ use kubernetes::source::{ClusterSource, Options};
 use migrate::show::plain;
 use model::parse::Validation;
 use model::{AnyObject, Change, Contents, Kind, ObjectKey, Owner, Severity};
-use sources::{Sink, Source, SourceEvent};
+use source_api::{Sink, Source, SourceEvent};
 use tokio_util::sync::CancellationToken;
 
 /// What is read of a cluster.

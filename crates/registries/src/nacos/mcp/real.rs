@@ -8,7 +8,7 @@ use std::time::Duration;
 use model::kinds::kube::Ingress;
 use model::{AnyObject, Change, Object, Owner};
 use serde_json::{Value, json};
-use sources::Source;
+use source_api::Source;
 use tokio_util::sync::CancellationToken;
 
 use super::document::Transport;
@@ -357,7 +357,7 @@ async fn the_api_of_nacos_3_is_asked_first_and_a_server_becomes_an_ingress() {
         reading,
         state: state.clone(),
     });
-    let (out, mut deliveries) = sources::Sink::channel(source.owner().clone(), 8);
+    let (out, mut deliveries) = source_api::Sink::channel(source.owner().clone(), 8);
     let stop = CancellationToken::new();
     let running = tokio::spawn(source.run(out, stop.clone()));
     let delivery = deliveries.recv().await.unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::{AnyObject, Change, Collection, Contents, Kind, Owner};
-use sources::{Running, Sink, Source, SourceEvent};
+use source_api::{Running, Sink, Source, SourceEvent};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -39,7 +39,7 @@ impl Source for McpSource {
 }
 
 impl McpSource {
-    async fn read(&self, out: &Sink) -> Result<(), sources::Closed> {
+    async fn read(&self, out: &Sink) -> Result<(), source_api::Closed> {
         let owner = &self.reading.making.owner;
         let mut servers = Servers::new(self.reading.making.clone(), self.reading.patience);
         let (start, mut was_whole) = (Instant::now(), false);

@@ -48,7 +48,7 @@ async fn ingresses_are_read_while_the_secret_names_a_class() {
     rig.until("none is read", |s| s.ingresses() == none).await;
     let found = rig.found("names no class").await;
     assert!(
-        found.contains("metadata.annotations[pilothouse.io/ingress-class]")
+        found.contains("metadata.annotations[\"pilothouse.io/ingress-class\"]")
             && found.contains("Secret istio-system/s"),
         "{found}"
     );

@@ -2,7 +2,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/gateway.go createGatewayTCPFilterChainOpts, 1.32.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mesh::cluster_names;
@@ -43,11 +43,10 @@ pub(super) fn chains(
         Some(TlsMode::AutoPassthrough) => servers.auto_passthrough(),
         _ if is_passthrough(spec) => servers.passthrough(names.entry(listened).or_default()),
         mode => {
-            let Some(proxy) = servers.terminated() else {
-                return Vec::new();
-            };
-            vec![Chain {
-                server_names: server.sni_hosts.clone(),
+            let chains = servers.terminated().into_iter();
+            let chains = chains.map(|(server_names, proxy)| Chain {
+                gateway: Some(server.gateway.clone()),
+                server_names,
                 alpn: &[],
                 tls: planning.tls.of_server(server, false),
                 serves: Serves::Tcp {
@@ -56,7 +55,8 @@ pub(super) fn chains(
                     guarded: true,
                     port: servers.port.number,
                 },
-            }]
+            });
+            chains.collect()
         }
     }
 }
@@ -131,9 +131,15 @@ impl<'a> Servers<'a> {
         self.forward.routed(&rule.name, routes, &self.port)
     }
 
-    /// Where bytes go, in the clear or out of TLS that ends here: by the first rule that routes them.
-    fn terminated(&self) -> Option<Proxy> {
-        for (_, rule) in self.rules() {
+    /// Where bytes go, in the clear or out of TLS that ends here, by server names: those of TLSRoutes go where these lead, and
+    /// the first rule that routes bytes whatever their name takes the others.
+    ///
+    /// Istio has one chain, for all names of the server, that leads where the first TLSRoute does.
+    fn terminated(&self) -> Vec<(Vec<String>, Proxy)> {
+        let all = &self.server.sni_hosts;
+        let mut taken: BTreeSet<String> = BTreeSet::new();
+        let mut chains = Vec::new();
+        for (head, rule) in self.rules() {
             let tcp = rule.spec.tcp.iter().find(|route| {
                 let stated = &route.r#match;
                 !route.route.is_empty()
@@ -141,20 +147,51 @@ impl<'a> Servers<'a> {
                         || stated.iter().any(|m| self.applies(m.port, &m.gateways)))
             });
             if let Some(route) = tcp {
-                return self.routed(&rule, &route.route);
+                let names: Vec<String> = all
+                    .iter()
+                    .filter(|n| !taken.contains(*n))
+                    .cloned()
+                    .collect();
+                let is_left = match all.is_empty() {
+                    true => taken.insert(String::new()),
+                    false => !names.is_empty(),
+                };
+                if is_left {
+                    let proxy = self.routed(&rule, &route.route);
+                    chains.extend(proxy.map(|proxy| (names, proxy)));
+                }
+                return chains;
             }
             if !self.is_of_tls_route(&rule) {
                 continue;
             }
-            let tls = rule.spec.tls.iter().find(|route| {
-                let mut stated = route.r#match.iter();
-                stated.any(|m| self.applies(m.port, &m.gateways))
-            });
-            if let Some(route) = tls {
-                return self.routed(&rule, &route.route);
+            for route in rule.spec.tls.iter().filter(|r| !r.route.is_empty()) {
+                let weight = route.route.iter().map(Message::encoded_len).sum::<usize>();
+                let stated = route.r#match.iter();
+                for stated in stated.filter(|m| self.applies(m.port, &m.gateways)) {
+                    let hosts = &stated.sni_hosts;
+                    let is_any = hosts.is_empty() || hosts.iter().any(|host| host == "*");
+                    let named: Vec<String> = match is_any {
+                        true => all.clone(),
+                        false => hosts.iter().filter_map(|h| server_name(h)).collect(),
+                    };
+                    let names = named.into_iter().filter(|n| self.may_take(&head, n));
+                    let names: Vec<String> = names.filter(|n| taken.insert(n.clone())).collect();
+                    // A chain without names takes all that the server has no other for.
+                    let takes_rest = is_any && all.is_empty() && taken.insert(String::new());
+                    if names.is_empty() && !takes_rest {
+                        continue;
+                    }
+                    let said = stated.encoded_len() + 2 * weight;
+                    if !chains.is_empty() && !self.planning.may_add(self.server, said) {
+                        return chains;
+                    }
+                    let proxy = self.routed(&rule, &route.route);
+                    chains.extend(proxy.map(|proxy| (names, proxy)));
+                }
             }
         }
-        None
+        chains
     }
 
     /// Whether a rule was made from a `TLSRoute`, which counts for TLS that ends here too.
@@ -197,6 +234,7 @@ impl<'a> Servers<'a> {
                     names.extend(hosts.iter().map(|n| (n.clone(), bind.clone())));
                     let proxy = self.routed(&rule, &route.route);
                     chains.extend(proxy.map(|proxy| Chain {
+                        gateway: Some(self.server.gateway.clone()),
                         server_names: hosts.clone(),
                         alpn: &[],
                         tls: None,
@@ -251,6 +289,7 @@ impl<'a> Servers<'a> {
                         },
                     };
                     chains.push(Chain {
+                        gateway: Some(self.server.gateway.clone()),
                         server_names: vec![cluster],
                         alpn: MESH_ANY,
                         tls: None,

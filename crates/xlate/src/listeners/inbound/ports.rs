@@ -138,11 +138,7 @@ pub(super) fn passthrough(
 fn of_target(proxy: &InboundServer, peers: &Peers, target: &ServiceTarget) -> Option<PortChain> {
     let binds = wildcards(proxy.families);
     let port = target.target_port;
-    let bound = Port {
-        number: port,
-        ..target.port.clone()
-    };
-    if !proxy.reserved.can_bind(false, binds[0], &bound) {
+    if !proxy.reserved.can_serve(port) {
         return None;
     }
     let service = &target.service;

@@ -2,23 +2,27 @@
 //!
 //! Istio: pilot/pkg/networking/core/listener.go buildSidecarOutboundListeners, 1.32.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::change::ServiceKey as EndpointKey;
+use model::diagnostic::Diagnostic;
 use model::host::matches;
 use model::protocol::Protocol;
-use model::service::{Address, Port, Registry, Resolution, Service};
+use model::service::{Address, Endpoint, Port, Registry, Resolution, Service};
 use proto_istio::networking::CaptureMode;
 use store::{Reads, Snapshot};
 
+use super::bound::Bound;
 use super::entry::{Chain, Entry, Followed, HttpChain, ServiceKey, TcpChains};
 use mesh::address::{UNIX_PREFIX, WILDCARD_V4, WILDCARD_V6, loopbacks, prefix, wildcards};
 use mesh::class::{Handling, handling};
 use mesh::hosts::Wildcards;
 use mesh::reserved::Reserved;
-use mesh::scope::{EgressScope, ScopeKey, ScopeOf};
+use mesh::root::is_root;
+use mesh::scope::{EgressScope, ScopeKey, ScopeOf, SidecarScope};
 use mesh::scope::{Suspects, suspects_in};
 use mesh::services::{Addressing, EndpointsOf};
 
@@ -37,32 +41,106 @@ pub(super) struct PlanOf {
     pub(super) own_address: Option<Arc<str>>,
 }
 
-impl Query<Snapshot> for PlanOf {
-    type Value = Arc<[Arc<Entry>]>;
+/// The outbound listeners of a scope.
+#[derive(PartialEq, Debug)]
+pub(super) struct Planned {
+    /// The listeners.
+    pub(super) entries: Arc<[Arc<Entry>]>,
+    /// Ports of services that are not listened on, and why.
+    pub(super) refused: Arc<[Diagnostic]>,
+}
 
-    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Arc<[Arc<Entry>]> {
+impl Query<Snapshot> for PlanOf {
+    type Value = Planned;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Planned {
         let scope = cx.query(&ScopeOf(self.scope.clone()));
         let mut plan = Plan {
             cx,
             of: self,
+            own: self.own_addresses(cx, &scope),
             wildcards: wildcards(self.addressing.families),
             entries: BTreeMap::new(),
+            bound: Bound::default(),
         };
         for (at, egress) in scope.egress.iter().enumerate() {
             plan.add(egress, &suspects_in(cx, &scope, at));
         }
-        plan.entries
-            .into_values()
-            .map(|draft| Arc::new(draft.entry))
-            .collect()
+        let entries = plan.entries.into_values();
+        Planned {
+            entries: entries.map(|draft| Arc::new(draft.entry)).collect(),
+            refused: plan.bound.findings(&self.scope.namespace),
+        }
     }
+}
+
+/// The ports at each address of the Services of the proxies' own namespace.
+type OwnAddresses = BTreeMap<IpAddr, BTreeSet<u16>>;
+
+impl PlanOf {
+    fn own_addresses(&self, cx: &Cx<'_, Snapshot>, scope: &SidecarScope) -> OwnAddresses {
+        let mut own = OwnAddresses::new();
+        if self.binds_ports {
+            return own;
+        }
+        for service in scope.own_services() {
+            let addresses = self.addressing.all(service);
+            for address in addresses.iter().filter(|a| ***a != *WILDCARD_V4) {
+                let ports = service.ports.iter().map(|port| port.number);
+                add(&mut own, address, ports);
+            }
+            let listened = service.ports.iter().filter(|port| {
+                is_listened_by_endpoint(service, &self.addressing.primary(service), port)
+            });
+            let listened: Vec<&Port> = listened.collect();
+            if listened.is_empty() {
+                continue;
+            }
+            for endpoint in endpoints(cx, service).iter() {
+                if let Address::Socket { hosts, .. } = &endpoint.address {
+                    let ports = listened
+                        .iter()
+                        .filter(|port| port.name == endpoint.port_name);
+                    let ports: Vec<u16> = ports.map(|port| port.number).collect();
+                    for host in hosts.iter().filter(|_| !ports.is_empty()) {
+                        add(&mut own, host, ports.iter().copied());
+                    }
+                }
+            }
+        }
+        own
+    }
+}
+
+fn add(own: &mut OwnAddresses, address: &str, ports: impl Iterator<Item = u16>) {
+    if let Ok(ip) = address.parse::<IpAddr>() {
+        own.entry(ip.to_canonical()).or_default().extend(ports);
+    }
+}
+
+/// Whether a port of a service without an address of its own has a listener for each of its endpoints.
+fn is_listened_by_endpoint(service: &Service, address: &str, port: &Port) -> bool {
+    service.resolution == Resolution::Passthrough
+        && address == WILDCARD_V4
+        && (port.protocol.is_tcp() || port.protocol.is_unsupported())
+}
+
+fn endpoints(cx: &Cx<'_, Snapshot>, service: &Service) -> Arc<[Endpoint]> {
+    let key = EndpointKey {
+        namespace: service.namespace.clone(),
+        host: service.host.clone(),
+    };
+    (*cx.query(&EndpointsOf(key))).clone()
 }
 
 struct Plan<'a> {
     cx: &'a Cx<'a, Snapshot>,
     of: &'a PlanOf,
+    own: OwnAddresses,
     wildcards: &'static [&'static str],
     entries: BTreeMap<(Arc<str>, u16), Draft>,
+    /// What services of other namespaces have bound.
+    bound: Bound,
 }
 
 struct Draft {
@@ -78,6 +156,8 @@ struct Wanted<'a> {
     port: &'a Port,
     binds: Vec<Arc<str>>,
     binds_port: bool,
+    /// Whether it is the port of a listener that a Sidecar lists.
+    is_listed: bool,
     /// The addresses of one endpoint, where the service has a chain for each.
     endpoint: Vec<Arc<str>>,
 }
@@ -113,6 +193,7 @@ impl Plan<'_> {
                     port: &port,
                     binds: binds.clone(),
                     binds_port,
+                    is_listed: true,
                     endpoint: Vec::new(),
                 };
                 self.want(wanted, &rules);
@@ -135,6 +216,7 @@ impl Plan<'_> {
                     port,
                     binds: binds.clone(),
                     binds_port,
+                    is_listed: false,
                     endpoint: Vec::new(),
                 };
                 self.want_any(wanted, &rules);
@@ -145,17 +227,12 @@ impl Plan<'_> {
     /// A service without an address of its own has a listener for each of its endpoints, if it speaks TCP.
     fn want_any(&mut self, wanted: Wanted<'_>, rules: &Layer4Rules<'_>) {
         let headless = wanted.binds.is_empty()
-            && wanted.service.resolution == Resolution::Passthrough
-            && &*wanted.address == WILDCARD_V4
-            && (wanted.port.protocol.is_tcp() || wanted.port.protocol.is_unsupported());
+            && is_listened_by_endpoint(wanted.service, &wanted.address, wanted.port);
         if !headless {
             return self.want(wanted, rules);
         }
         let service = wanted.service;
-        let endpoints = self.cx.query(&EndpointsOf(EndpointKey {
-            namespace: service.namespace.clone(),
-            host: service.host.clone(),
-        }));
+        let endpoints = endpoints(self.cx, service);
         let mut served = endpoints
             .iter()
             .filter(|e| e.port_name == wanted.port.name)
@@ -172,6 +249,9 @@ impl Plan<'_> {
             };
             let own = hosts.first() == self.of.own_address.as_ref();
             if own || hosts.iter().any(|h| prefix(h).is_none()) {
+                continue;
+            }
+            if self.is_owned(service, wanted.port, hosts, &[]) {
                 continue;
             }
             let (binds, endpoint) = if chains {
@@ -202,9 +282,13 @@ impl Plan<'_> {
                 Handling::Http => wanted.binds = self.every_address(),
                 Handling::Ignored => return,
             }
+            if self.is_owned(wanted.service, wanted.port, &wanted.binds, &ranges) {
+                return;
+            }
         }
         let number = wanted.port.number;
-        let is_taken = |bind: &Arc<str>| self.of.reserved.is_taken(bind, number);
+        let reserved = &self.of.reserved;
+        let is_taken = |bind: &Arc<str>| reserved.is_taken(wanted.binds_port, bind, number);
         if wanted.binds.iter().any(is_taken) {
             return;
         }
@@ -215,6 +299,10 @@ impl Plan<'_> {
             return;
         }
         let current_protocol = current.map(|c| c.protocol);
+        let is_new = current.is_none() && handling != Handling::Ignored;
+        if is_new && wanted.binds_port && !self.may_bind(&wanted) {
+            return;
+        }
 
         let wildcard = *bind == *self.wildcards[0];
         let proxy = wanted.port.protocol == Protocol::HttpProxy;
@@ -310,6 +398,44 @@ impl Plan<'_> {
             wanted.binds = all;
             Vec::new()
         }
+    }
+
+    /// Whether what is listened on for a service of another namespace is the address of a Service of the proxies' own: the
+    /// address itself, or a range around it where the Service has the port.
+    fn is_owned(
+        &self,
+        service: &Service,
+        port: &Port,
+        binds: &[Arc<str>],
+        ranges: &[Arc<str>],
+    ) -> bool {
+        let home = &self.of.scope.namespace;
+        if self.own.is_empty() || service.namespace == *home {
+            return false;
+        }
+        let ports_at = |bind: &Arc<str>| self.own.get(&bind.parse::<IpAddr>().ok()?.to_canonical());
+        let covers = |range: &Arc<str>| {
+            let own = self
+                .own
+                .iter()
+                .filter(|(_, ports)| ports.contains(&port.number));
+            prefix(range).is_some_and(|range| own.map(|(ip, _)| ip).any(|ip| range.contains(ip)))
+        };
+        let is_owned =
+            binds.iter().any(|bind| ports_at(bind).is_some()) || ranges.iter().any(covers);
+        is_owned && !is_root(self.cx, &service.namespace)
+    }
+
+    /// Whether a service may bind a port of its own: not too many of another namespace may, the oldest first. The root
+    /// namespace is the operator's.
+    fn may_bind(&mut self, wanted: &Wanted<'_>) -> bool {
+        let namespace = &wanted.service.namespace;
+        if wanted.is_listed || *namespace == self.of.scope.namespace || is_root(self.cx, namespace)
+        {
+            return true;
+        }
+        let most = self.cx.settings().features.namespace_ports.get();
+        self.bound.take(most, wanted.service, wanted.port)
     }
 
     fn every_address(&self) -> Vec<Arc<str>> {

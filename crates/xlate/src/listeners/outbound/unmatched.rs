@@ -177,6 +177,11 @@ impl Query<Snapshot> for VirtualOutbound {
                 .collect(),
             ..Default::default()
         };
-        encode(self.patches.as_deref(), Context::SidecarOutbound, message)
+        encode(
+            self.patches.as_deref(),
+            Context::SidecarOutbound,
+            message,
+            &|_| None,
+        )
     }
 }

@@ -16,7 +16,7 @@ use proto_envoy::envoy::config::route::v3::{
 use proto_envoy::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
 use proto_envoy::envoy::r#type::matcher::v3::{RegexMatcher, StringMatcher};
 
-use mesh::challenges::{Answer, PATH};
+use model::challenges::{Answer, PATH};
 
 use super::Host;
 use crate::routes::matching::any_request;

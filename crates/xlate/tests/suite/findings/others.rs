@@ -5,6 +5,7 @@ use model::Diagnostic;
 use pilothouse_xlate as xlate;
 use serde_json::{Value, json};
 use testkit::{World, settings};
+use xds::TypeUrl;
 use xlate::findings::FindingsOfMesh;
 
 use crate::findings::support::{Case, HTTP_ONLY, policy};
@@ -132,6 +133,54 @@ spec:
   - {port: {number: 80, name: d, protocol: TCP}, hosts: ['*']}
   - {port: {number: 443, name: e, protocol: HTTPS}, hosts: [A.Example.com], tls: {mode: SIMPLE, credentialName: web}}
 ";
+
+#[test]
+fn files_of_a_proxy_are_for_its_own_namespace_and_the_operator() {
+    let gateway = |namespace: &str| {
+        format!(
+            "
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {{name: files, namespace: {namespace}}}
+spec:
+  selector: {{istio: gw}}
+  servers:
+  - {{port: {{number: 80, name: a, protocol: HTTP}}, hosts: [a.example.com]}}
+  - {{port: {{number: 443, name: b, protocol: HTTPS}}, hosts: [b.example.com], tls: {{mode: SIMPLE, serverCertificate: /a, privateKey: /b}}}}
+"
+        )
+    };
+    for (namespace, allowed, is_served) in [
+        ("edge", "", true),
+        ("istio-system", "", true),
+        ("evil", "", false),
+        ("evil", "shop", false),
+        ("evil", "off", false),
+        ("evil", "shop,evil", true),
+        ("evil", "*", true),
+    ] {
+        let mut settings = settings("");
+        let mut features = settings.features.as_ref().clone();
+        features.proxy_files = allowed.into();
+        settings.features = features.into();
+        let proxy = json!({
+            "id": "router~10.0.0.1~gw.edge~edge.svc.cluster.local",
+            "metadata": {"NAMESPACE": "edge", "LABELS": {"istio": "gw"}, "ISTIO_VERSION": "1.32.0"},
+        });
+        let case = Case::with(settings, proxy, &gateway(namespace));
+        let found = case.findings();
+        let refused = found.iter().filter(|f| f.code == code::SERVER_REFUSED);
+        let refused: Vec<&str> = refused.map(|f| &*f.path).collect();
+        let listeners = case.world.set(&case.view, TypeUrl::Listener);
+        let of = format!("{namespace} {allowed:?}");
+        assert!(listeners.get("0.0.0.0_80").is_some(), "{of}");
+        assert_eq!(listeners.get("0.0.0.0_443").is_some(), is_served, "{of}");
+        match is_served {
+            true => assert_eq!(refused, [""; 0], "{of}"),
+            false => assert_eq!(refused, ["spec.servers[1].tls.serverCertificate"], "{of}"),
+        }
+    }
+}
 
 #[test]
 fn servers_that_do_not_fit_and_credentials_that_are_not_there_are_told_of() {

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use mesh::finding::code;
+use mesh::services::EndpointsOf;
+use model::budget::CROWD;
+use model::change::ServiceKey;
 use model::settings::Settings;
+use model::{Kind, ObjectKey, ObjectName};
 use pilothouse_xlate::View;
 use pilothouse_xlate::findings::FindingsOfMesh;
 use serde_json::{Value, json};
@@ -26,7 +30,7 @@ struct Case {
 const TO_CART: &str = "route: [{destination: {host: cart}}]";
 const PORTS: &str = "[{number: 80, name: http, protocol: HTTP}]";
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 11] = [
     Case {
         name: "matches",
         kind: "VirtualService",
@@ -89,13 +93,59 @@ const CASES: [Case; 7] = [
         name: "endpoints",
         kind: "ServiceEntry",
         field: "spec.hosts",
-        served: 3,
+        served: 2,
         spec: |n| {
             let hosts = list(15, |at| format!("e{at}.x{n}.test"));
             let endpoints = list(100, |at| format!("{{address: 10.9.0.{at}}}"));
             format!(
                 "{{hosts: {hosts}, resolution: STATIC, ports: {PORTS}, endpoints: {endpoints}}}"
             )
+        },
+    },
+    Case {
+        name: "servers-that-have-a-rule",
+        kind: "VirtualService",
+        field: "spec",
+        served: 3,
+        spec: |n| {
+            // 3 KiB for each of 100 servers.
+            let path = "x".repeat(2_400);
+            format!(
+                "{{hosts: [g{n}.test], gateways: [istio-system/wide], http: [{{match: [{{uri: {{prefix: /{path}}}}}], {TO_CART}}}]}}"
+            )
+        },
+    },
+    Case {
+        name: "servers",
+        kind: "Gateway",
+        field: "spec.servers",
+        served: 3,
+        spec: |n| {
+            let servers = list(40, |at| {
+                let port = 2_000 + n * 40 + at;
+                format!("{{port: {{number: {port}, name: p, protocol: HTTP}}, hosts: [s.test]}}")
+            });
+            format!("{{selector: {{app: cart}}, servers: {servers}}}")
+        },
+    },
+    Case {
+        name: "ports-of-services",
+        kind: "Service",
+        field: "spec.ports",
+        served: 3,
+        spec: |_| {
+            let ports = list(80, |at| format!("{{name: p{at}, port: {}}}", 2_000 + at));
+            format!("{{ports: {ports}}}")
+        },
+    },
+    Case {
+        name: "selected",
+        kind: "Service",
+        field: "spec.ports",
+        served: 3,
+        spec: |_| {
+            // 400 WorkloadEntries.
+            "{selector: {app: vm}, ports: [{name: a, port: 80}, {name: b, port: 81}, {name: c, port: 82}]}".to_owned()
         },
     },
 ];
@@ -119,7 +169,33 @@ fn around() -> String {
             object("ServiceEntry", &format!("s{n}"), &spec)
         })
         .collect();
-    everybody() + &services + &object("VirtualService", "leaf", &format!("{{http: {routes}}}"))
+    let servers = list(100, |n| {
+        format!(
+            "{{port: {{number: {}, name: p, protocol: HTTP}}, hosts: ['*']}}",
+            3_000 + n
+        )
+    });
+    let wide = object(
+        "Gateway",
+        "wide",
+        &format!("{{selector: {{app: nobody}}, servers: {servers}}}"),
+    )
+    .replace("shop", "istio-system");
+    let entries: String = (0..400)
+        .map(|n| {
+            let spec = format!(
+                "{{address: 10.8.{}.{}, labels: {{app: vm}}}}",
+                n / 200,
+                n % 200
+            );
+            object("WorkloadEntry", &format!("vm{n}"), &spec)
+        })
+        .collect();
+    everybody()
+        + &services
+        + &wide
+        + &entries
+        + &object("VirtualService", "leaf", &format!("{{http: {routes}}}"))
 }
 
 /// The object of that number, the older the greater it is: names do not decide.
@@ -181,6 +257,8 @@ fn the_youngest_are_over_the_budget_and_others_go_on() {
         let little = match case.kind {
             "VirtualService" => format!("{{hosts: [x.test], http: [{{{TO_CART}}}]}}"),
             "DestinationRule" => "{host: x.test}".to_owned(),
+            "Gateway" => "{}".to_owned(),
+            "Service" => "{ports: [{port: 80}]}".to_owned(),
             _ => format!("{{hosts: [x.test], resolution: DNS, ports: {PORTS}}}"),
         };
         world.put(&at(case.kind, 4, &little));
@@ -197,6 +275,74 @@ fn the_youngest_are_over_the_budget_and_others_go_on() {
         }
         assert_eq!(over(&world), [], "{}", case.name);
     }
+}
+
+/// A slice of a Service of that number of endpoints for as many ports.
+fn slice(name: &str, number: usize, size: usize) -> String {
+    let endpoints = list(size, |at| format!("{{addresses: [10.7.{number}.{at}]}}"));
+    let ports = list(size, |at| format!("{{name: p{at}, port: {}}}", 2_000 + at));
+    format!(
+        "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{name: {name}{number}, namespace: shop, \
+         creationTimestamp: '2026-01-01T00:00:{:02}Z', labels: {{kubernetes.io/service-name: s{number}}}}}\n\
+         addressType: IPv4\nendpoints: {endpoints}\nports: {ports}\n",
+        59 - number
+    )
+}
+
+#[test]
+fn endpoints_times_ports_of_slices_have_a_budget() {
+    let mut world = World::new(small());
+    for number in 0..5 {
+        world.put(&slice("o", number, 36));
+        // Small ones are free.
+        world.put(&slice("little", 50 + number, 8));
+    }
+    let told = |numbers: [usize; 2]| {
+        numbers.map(|n| (format!("EndpointSlice shop/o{n}"), "endpoints".to_owned()))
+    };
+    assert_eq!(over(&world), told([0, 1]));
+    let endpoints = |number: usize| {
+        let service = ServiceKey {
+            namespace: "shop".into(),
+            host: format!("s{number}.shop.svc.cluster.local").into(),
+        };
+        world.get(&EndpointsOf(service)).len()
+    };
+    assert_eq!(
+        (endpoints(4), endpoints(0), endpoints(50)),
+        (36 * 36, 0, 64)
+    );
+}
+
+#[test]
+fn small_objects_pay_where_there_is_a_crowd() {
+    let mut world = World::new(small());
+    let rule = |n: usize| {
+        let (hours, minutes, seconds) = (n / 3_600, n / 60 % 60, n % 60);
+        let created = format!(
+            "creationTimestamp: '2026-01-01T{hours:02}:{minutes:02}:{seconds:02}Z', namespace"
+        );
+        let spec = format!("{{hosts: [w{n}.test], http: [{{{TO_CART}}}]}}");
+        object("VirtualService", &format!("w{n}"), &spec).replacen("namespace", &created, 1)
+    };
+    let all: String = (0..CROWD).map(rule).collect();
+    world.put(&all);
+    assert_eq!(over(&world), []);
+    world.put(&rule(CROWD));
+    let left_out: Vec<String> = over(&world).into_iter().map(|(object, _)| object).collect();
+    let is_out = |n: usize| left_out.contains(&format!("VirtualService shop/w{n}"));
+    // 1 MiB is some 400 routes.
+    assert!(
+        (CROWD - 600..CROWD - 200).contains(&left_out.len()),
+        "{}",
+        left_out.len()
+    );
+    assert!(!is_out(0) && !is_out(200) && is_out(600) && is_out(CROWD));
+    world.delete(&ObjectKey {
+        kind: Kind::VirtualService,
+        name: ObjectName::new("shop", "w0"),
+    });
+    assert_eq!(over(&world), []);
 }
 
 fn sidecar(world: &World) -> Arc<View> {

@@ -38,6 +38,7 @@ pub(crate) fn object(kind: &str, name: &str, spec: &str) -> String {
     let group = match kind {
         "AuthorizationPolicy" | "RequestAuthentication" => "security.istio.io/v1",
         "Telemetry" => "telemetry.istio.io/v1",
+        "Service" => "v1",
         "EnvoyFilter" => "networking.istio.io/v1alpha3",
         _ => "networking.istio.io/v1",
     };

@@ -55,7 +55,7 @@ pub(crate) const EFFECTS: &[Effect] = &[
     },
     Effect {
         name: "addresses that are claimed",
-        reason: "a ServiceEntry may state any address; those of Services are allocated by the API server, which is not here",
+        reason: "a ServiceEntry may state any address but those of Services at the sidecars of their own namespace",
         kinds: &["ServiceEntry", "Service"],
         covers: |d| {
             is_sidecar(d)
@@ -71,7 +71,8 @@ pub(crate) const EFFECTS: &[Effect] = &[
         covers: |d| {
             is_sidecar(d)
                 && d.place.resource.starts_with("0.0.0.0_")
-                && only(d, &[".default_filter_chain", ".listener_filters"])
+                && (d.place.of == Of::FilterChain("default".to_owned())
+                    || only(d, &[".listener_filters"]))
         },
     },
     Effect {

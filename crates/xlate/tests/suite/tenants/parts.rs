@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::host::subset_of;
-use model::node::Role;
+use model::node::{Node, Role};
 use prost::Message;
 use proto_envoy::envoy::config::core::v3::address::Address;
 use proto_envoy::envoy::config::listener::v3::Listener;
@@ -67,12 +67,18 @@ impl Part {
 pub(crate) type Parts = BTreeMap<Place, Part>;
 
 /// The parts of what a proxy gets of a type.
-pub(crate) fn parts((proxy, role): (&str, Role), ty: TypeUrl, set: &ResourceSet, into: &mut Parts) {
+pub(crate) fn parts(node: (&str, &Node), ty: TypeUrl, set: &ResourceSet, into: &mut Parts) {
+    let (
+        proxy,
+        Node {
+            role, namespace, ..
+        },
+    ) = node;
     for resource in set {
         let mut add = |of: Of, part: Part| {
             let place = Place {
                 proxy: proxy.to_owned(),
-                role,
+                role: *role,
                 ty,
                 resource: resource.name.to_string(),
                 of,
@@ -93,7 +99,7 @@ pub(crate) fn parts((proxy, role): (&str, Role), ty: TypeUrl, set: &ResourceSet,
         match ty {
             TypeUrl::Listener => listener(resource, &mut add),
             TypeUrl::Route => routes(resource, &mut add),
-            TypeUrl::NameTable => names(resource, &mut add),
+            TypeUrl::NameTable => names(resource, namespace, &mut add),
             ty => {
                 let bytes = decode(ty.as_str(), &resource.body).to_string().into_bytes();
                 let part = Part {
@@ -116,6 +122,12 @@ fn listener(resource: &Arc<Resource>, add: &mut impl FnMut(Of, Part)) {
         takes.extend(ranges.map(|range| range.address_prefix.clone()));
         let name = format!("{} {:?}", chain.name, matched);
         add(Of::FilterChain(name), Part::of(&chain, takes));
+    }
+    if let Some(chain) = listener.default_filter_chain.take() {
+        add(
+            Of::FilterChain("default".to_owned()),
+            Part::of(&chain, Vec::new()),
+        );
     }
     let addresses = listener.address.iter().chain(
         listener
@@ -140,14 +152,23 @@ fn routes(resource: &Arc<Resource>, add: &mut impl FnMut(Of, Part)) {
     add(Of::Rest, Part::of(&routes, Vec::new()));
 }
 
-fn names(resource: &Arc<Resource>, add: &mut impl FnMut(Of, Part)) {
+fn names(resource: &Arc<Resource>, home: &str, add: &mut impl FnMut(Of, Part)) {
     let table = decode(TypeUrl::NameTable.as_str(), &resource.body);
     for (name, entry) in table["table"].as_object().into_iter().flatten() {
         let bytes = entry.to_string().into_bytes();
+        let mut takes = vec![name.clone()];
+        // What the agent answers for short.
+        if let (Some(short), Some(namespace)) =
+            (entry["shortname"].as_str(), entry["namespace"].as_str())
+        {
+            let longer = format!("{short}.{namespace}");
+            takes.extend((namespace == home).then(|| short.to_owned()));
+            takes.extend([format!("{longer}.svc"), longer]);
+        }
         let part = Part {
             bytes,
             message: "",
-            takes: vec![name.clone()],
+            takes,
         };
         add(Of::Name(name.clone()), part);
     }
@@ -262,7 +283,7 @@ fn is_narrower(before: &Parts, place: &Place, part: &Part, addresses: &[String])
     let below = |name: &String| {
         taken.iter().any(|other| match place.ty {
             // Nobody may have a domain that another one has.
-            TypeUrl::Route if name == *other => true,
+            TypeUrl::Route | TypeUrl::NameTable if name == *other => true,
             _ => other.starts_with("*.") && subset_of(host_of(name), host_of(other)),
         })
     };

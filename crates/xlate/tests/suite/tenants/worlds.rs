@@ -90,7 +90,7 @@ impl Tenants {
         let now = self.sets();
         for ((proxy, ty), set) in &now {
             let was = &self.sets[&(proxy.clone(), *ty)];
-            let whom = (proxy.as_str(), self.nodes[proxy].role);
+            let whom = (proxy.as_str(), &*self.nodes[proxy]);
             if was != set && self.harmless.get(&(proxy.clone(), *ty)) != Some(set) {
                 parts(whom, *ty, was, &mut before);
                 parts(whom, *ty, set, &mut after);
@@ -162,7 +162,13 @@ pub(crate) fn bank() -> Tenants {
     let nodes = [
         (
             "web",
-            proxy("sidecar", "web-0", "bank", "10.2.0.1", labels("app", "web")),
+            proxy(
+                "sidecar",
+                "web-0",
+                "bank",
+                "10.2.0.1",
+                json!({"LABELS": {"app": "web"}, "DNS_CAPTURE": "true", "DNS_AUTO_ALLOCATE": "true"}),
+            ),
         ),
         (
             "ledger",
@@ -218,6 +224,7 @@ pub(crate) fn bank() -> Tenants {
             "web.bank.svc.cluster.local",
             "ledger.bank.svc.cluster.local",
             "db.bank.svc.cluster.local",
+            "peers.bank.svc.cluster.local",
             "api.partner.example",
             "bank.example.com",
             "*.bank.example.com",

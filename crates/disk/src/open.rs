@@ -69,7 +69,7 @@ impl Stamp {
     }
 
     /// Whether the file may change without a change of the stamp.
-    pub(crate) fn is_young(&self) -> bool {
+    pub fn is_young(&self) -> bool {
         let (seconds, nanos) = self.changed;
         let (Ok(seconds), Ok(nanos)) = (u64::try_from(seconds), u32::try_from(nanos)) else {
             return true;
@@ -119,7 +119,7 @@ pub fn read_text(path: &Path, limit: u64) -> Result<String, OpenError> {
 
 /// The root of a folder, as it stands on disk at the moment.
 #[derive(Debug)]
-pub(crate) struct Root {
+pub struct Root {
     /// As the operator has named it.
     named: PathBuf,
     /// Without links.
@@ -129,7 +129,11 @@ pub(crate) struct Root {
 
 impl Root {
     /// Opens the folder at `path`, which may be a link that the operator has made.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// When it is not there, is no folder, or cannot be read.
+    pub fn open(path: &Path) -> io::Result<Self> {
         let real = std::fs::canonicalize(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&real, flags, Mode::empty())?;
@@ -142,12 +146,12 @@ impl Root {
     }
 
     /// As the operator has named it.
-    pub(crate) fn named(&self) -> &Path {
+    pub fn named(&self) -> &Path {
         &self.named
     }
 
     /// Whether a path without links is the root's or below it.
-    pub(crate) fn holds(&self, real: &Path) -> bool {
+    pub fn holds(&self, real: &Path) -> bool {
         real.starts_with(&self.real)
     }
 
@@ -156,7 +160,7 @@ impl Root {
     /// # Errors
     ///
     /// When it leads out of the folder, is no regular file, has more than `limit` bytes, or cannot be read.
-    pub(crate) fn read(&self, path: &Path, limit: u64) -> Result<Contents, OpenError> {
+    pub fn read(&self, path: &Path, limit: u64) -> Result<Contents, OpenError> {
         let mut attempt = 1;
         loop {
             match self.open_file(path) {

@@ -26,7 +26,7 @@ impl Backoff {
 }
 
 /// A wait of 90 to 110 percent, so that what began together does not stay together.
-pub(crate) fn spread(wait: Duration, random: u64) -> Duration {
+pub fn spread(wait: Duration, random: u64) -> Duration {
     wait.mul_f64(0.9 + 0.2 * (random % 1024) as f64 / 1024.0)
 }
 

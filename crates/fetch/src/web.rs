@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::open::{self, LARGEST_FILE, OpenError};
+use disk::open::{self, LARGEST_FILE, OpenError};
 use guard::Guard;
 
 /// How often an answer may send elsewhere.
@@ -84,7 +84,7 @@ pub enum RootsError {
 }
 
 /// Asks servers.
-pub(crate) struct Web {
+pub struct Web {
     guard: Guard,
     /// The flag by which operators let this machine be asked.
     allowing: &'static str,
@@ -93,27 +93,34 @@ pub(crate) struct Web {
 
 /// A question.
 #[derive(Clone, Copy)]
-pub(crate) struct Ask<'a> {
+pub struct Ask<'a> {
     /// The types that are wanted.
-    pub(crate) accept: &'static str,
+    pub accept: &'static str,
     /// Sent to the server that is asked, and to no other that it sends to.
-    pub(crate) authorization: Option<&'a HeaderValue>,
+    pub authorization: Option<&'a HeaderValue>,
     /// The largest body that is read, in bytes.
-    pub(crate) largest: usize,
+    pub largest: usize,
 }
 
 /// An answer. Its body is read where it says success.
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body of a success; empty otherwise.
+    pub body: Bytes,
     /// The host that answered.
-    pub(crate) host: String,
+    pub host: String,
 }
 
 impl Answer {
     /// The body of a success.
-    pub(crate) fn success(self) -> Result<Bytes, WebError> {
+    ///
+    /// # Errors
+    ///
+    /// When the status says something else.
+    pub fn success(self) -> Result<Bytes, WebError> {
         match self.status.is_success() {
             true => Ok(self.body),
             false => Err(WebError::Status(self.host, self.status.as_u16())),
@@ -127,7 +134,7 @@ impl Web {
     /// # Errors
     ///
     /// When the file of further roots is there and cannot be used.
-    pub(crate) fn new(
+    pub fn new(
         guard: Guard,
         allowing: &'static str,
         extra: Option<&Path>,
@@ -155,7 +162,11 @@ impl Web {
     }
 
     /// What is answered, wherever the answer sends.
-    pub(crate) async fn follow(&self, start: Target, ask: Ask<'_>) -> Result<Answer, WebError> {
+    ///
+    /// # Errors
+    ///
+    /// When no answer comes from an address that may be asked.
+    pub async fn follow(&self, start: Target, ask: Ask<'_>) -> Result<Answer, WebError> {
         let (mut target, mut ask) = (start, ask);
         for _ in 0..=REDIRECTS {
             let answer = self.get(&target, ask).await?;
@@ -173,7 +184,11 @@ impl Web {
     }
 
     /// What one server answers.
-    pub(crate) async fn get(&self, target: &Target, ask: Ask<'_>) -> Result<Answer, WebError> {
+    ///
+    /// # Errors
+    ///
+    /// When no answer comes, or the address may not be asked.
+    pub async fn get(&self, target: &Target, ask: Ask<'_>) -> Result<Answer, WebError> {
         let stream = self.connect(target).await?;
         if !target.tls {
             return exchange(stream, target, ask).await;
@@ -215,15 +230,22 @@ impl Web {
 }
 
 /// Where a request goes.
-pub(crate) struct Target {
-    pub(crate) tls: bool,
-    pub(crate) host: String,
+pub struct Target {
+    /// Whether it goes over TLS.
+    pub tls: bool,
+    /// The host, without the port.
+    pub host: String,
     port: u16,
     uri: Uri,
 }
 
 impl Target {
-    pub(crate) fn parse(text: &str) -> Result<Self, WebError> {
+    /// The target of an `http` or `https` URL.
+    ///
+    /// # Errors
+    ///
+    /// When it is not one.
+    pub fn parse(text: &str) -> Result<Self, WebError> {
         let wrong = || WebError::Address(text.to_owned());
         let uri: Uri = text.parse().map_err(|_| wrong())?;
         let tls = match uri.scheme_str() {

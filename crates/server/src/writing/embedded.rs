@@ -11,8 +11,7 @@ use futures::future::BoxFuture;
 use http_body_util::BodyExt;
 use serde_json::Value;
 
-use super::WriteError;
-use super::rest::{Asked, MANAGER, Transport, answer};
+use writeback::place::{ApiRequest, MANAGER, Transport, WriteError, answer};
 
 /// How long the store may take: a disk that hangs keeps nobody waiting for ever.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,7 +38,7 @@ impl EmbeddedPlace {
         }
     }
 
-    async fn transmit(&self, asked: Asked) -> Result<Value, WriteError> {
+    async fn transmit(&self, asked: ApiRequest) -> Result<Value, WriteError> {
         let mut request = Request::new(asked.method, &asked.uri, self.who.clone());
         request.user_agent = MANAGER.to_owned();
         if let Some(body) = asked.body {
@@ -67,7 +66,7 @@ impl Transport for EmbeddedPlace {
         "the store of this server"
     }
 
-    fn send(&self, asked: Asked) -> BoxFuture<'_, Result<Value, WriteError>> {
+    fn send(&self, asked: ApiRequest) -> BoxFuture<'_, Result<Value, WriteError>> {
         Box::pin(self.transmit(asked))
     }
 }

@@ -11,15 +11,14 @@ use apiserver::http::{Security, serve};
 use apiserver::store::{Keep, Store};
 use kube::{Client, Config};
 use model::{Kind, ObjectName};
-use pilothouse_writeback::lead::Lead;
-use pilothouse_writeback::lease::{Candidate, Elector, Lock};
-use pilothouse_writeback::{
-    ClusterPlace, EmbeddedPlace, Limits, ObjectRef, Part, Place, WriteError,
-};
+use pilothouse_server::writing::embedded::EmbeddedPlace;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use writeback::lead::Lead;
+use writeback::lease::{Candidate, Elector, Lock};
+use writeback::{ClusterPlace, Limits, ObjectRef, Part, Place, WriteError};
 
 struct World {
     places: [Arc<dyn Place>; 2],

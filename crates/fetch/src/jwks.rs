@@ -1,4 +1,4 @@
-//! One fetch of keys, with limits of time and size.
+//! Fetching keys of token issuers and SPIFFE bundles, with limits of time and size.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,6 @@ use bytes::Bytes;
 use model::jwks::{BadKeys, KeySource};
 use model::trust::{self, BadRoots};
 
-use super::Options;
 use crate::web::guard::Guard;
 use crate::web::{Ask, RootsError, Target, Web, WebError};
 
@@ -58,24 +57,23 @@ impl Fetcher {
         Ok(Self { web })
     }
 
-    /// A fetcher as options say.
+    /// A fetcher for addresses that configuration names, within a guard. It trusts the system's roots and those of a file;
+    /// `insecure`: any certificate.
     ///
     /// # Errors
     ///
     /// When the file of further roots is there and cannot be used.
-    pub fn new(options: &Options) -> Result<Self, RootsError> {
-        let extra = options.extra_roots.as_deref();
-        let guard = Guard::new(&options.blocked, &options.allowed);
-        let web = Web::new(guard, ALLOWING, extra, options.insecure)?;
+    pub fn guarded(guard: Guard, roots: Option<&Path>, insecure: bool) -> Result<Self, RootsError> {
+        let web = Web::new(guard, ALLOWING, roots, insecure)?;
         Ok(Self { web })
     }
 
     /// The keys that a policy asks for, as they came.
-    pub(super) async fn fetch(
-        &self,
-        source: &KeySource,
-        limit: Duration,
-    ) -> Result<Arc<str>, FetchError> {
+    ///
+    /// # Errors
+    ///
+    /// When they do not come within `limit`.
+    pub async fn fetch(&self, source: &KeySource, limit: Duration) -> Result<Arc<str>, FetchError> {
         self.within(source, false, limit).await
     }
 

@@ -1,0 +1,68 @@
+//! What Ingresses are charged to the budget of their namespace: each path of each host is a route, and one more for probes.
+
+use std::collections::BTreeSet;
+
+use model::budget::{ROUTE_BYTES, charge};
+use model::kinds::knative::Ingress;
+use model::{Diagnostic, Namespace, ObjectName};
+
+use super::key;
+use super::rules::RulesOf;
+use crate::budget::{self, Charge, outside};
+use crate::reader::{Derive, Reader};
+use crate::strata::Routes;
+
+/// Whether nothing of the namespace's budget is left for an Ingress. Who pays nothing does not depend on what others pay.
+pub(super) fn is_over(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> bool {
+    read.derived(IngressCharge(ingress.clone())).bytes > 0
+        && read
+            .derived(IngressesOver(ingress.namespace.clone()))
+            .contains(ingress)
+}
+
+/// What is told of an Ingress that is over the budget.
+pub(super) fn excess(ingress: &ObjectName) -> Diagnostic {
+    budget::finding_of(&key(ingress), "spec.rules")
+}
+
+/// The Ingresses of a namespace that are over its budget.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct IngressesOver(Namespace);
+
+impl Derive for IngressesOver {
+    type Stratum = Routes;
+    type Value = BTreeSet<ObjectName>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        let names = read.names_in::<Ingress>(&self.0).into_iter();
+        let charges = names.map(|name| (name.clone(), *read.derived(IngressCharge(name))));
+        outside(read, charges)
+    }
+}
+
+/// What an Ingress is charged; nothing where it is not served.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct IngressCharge(ObjectName);
+
+impl Derive for IngressCharge {
+    type Stratum = Routes;
+    type Value = Charge;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Charge {
+        let rules = read.derived(RulesOf(self.0.clone()));
+        let Some(rules) = rules.as_ref() else {
+            return Charge::default();
+        };
+        let made = rules.by_place.values().map(|rules| {
+            let routes = rules.paths.len().saturating_mul(2 * ROUTE_BYTES);
+            rules.weight.saturating_add(routes)
+        });
+        let created = rules.by_place.values().find_map(|rules| rules.created);
+        Charge {
+            created,
+            bytes: charge(made.fold(0, usize::saturating_add), || {
+                read.is_crowded::<Ingress>(&self.0.namespace)
+            }),
+        }
+    }
+}
