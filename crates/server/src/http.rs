@@ -92,28 +92,13 @@ const WORKING: Duration = Duration::from_secs(8);
 /// Serves until `stop`.
 pub async fn serve(listener: TcpListener, pages: Arc<Pages>, stop: CancellationToken) {
     let clients = Clients::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stop.cancelled() => return,
-        };
-        let Ok((stream, peer)) = accepted else {
-            // Out of file descriptors: accepting again at once would spin.
-            if !clients.make_room() {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            // A connection that was told to end is given the time to.
-            tokio::task::yield_now().await;
-            continue;
-        };
-        if let Some(connection_slot) = clients.admit(peer.ip()) {
-            tokio::spawn(connection(
-                stream,
-                peer.ip(),
-                Arc::new(connection_slot),
-                pages.clone(),
-            ));
-        }
+    while let Some((stream, peer, connection_slot)) = clients.accept(&listener, &stop).await {
+        tokio::spawn(connection(
+            stream,
+            peer,
+            Arc::new(connection_slot),
+            pages.clone(),
+        ));
     }
 }
 

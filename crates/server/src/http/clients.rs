@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Connections of the port at once, where the limit on file descriptors allows: not more than a sixteenth of it.
@@ -20,17 +22,23 @@ const LEAST: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// File descriptors that are kept for connections when all others are used up.
 const SPARE: usize = 4;
+/// Connections that were ended and have not yet given up their file descriptors: while there are so many, none is accepted.
+const ENDING: usize = 8;
 
 /// The connections of a port.
 pub(crate) struct Clients {
     most: usize,
     all: Mutex<All>,
+    /// A connection has given up its file descriptor.
+    dropped: Notify,
     spare: Mutex<Vec<File>>,
 }
 
 #[derive(Default)]
 struct All {
     next: u64,
+    /// Connections that hold a file descriptor: those that are open, and those that were ended a moment ago.
+    held: usize,
     open: HashMap<u64, Client>,
 }
 
@@ -52,14 +60,48 @@ impl Clients {
         let clients = Self {
             most,
             all: Mutex::default(),
+            dropped: Notify::new(),
             spare: Mutex::default(),
         };
         clients.keep_spare();
         Arc::new(clients)
     }
 
+    /// The next connection, with a place; `None` once `stop` says so.
+    pub(crate) async fn accept(
+        self: &Arc<Self>,
+        listener: &TcpListener,
+        stop: &CancellationToken,
+    ) -> Option<(TcpStream, IpAddr, Connection)> {
+        loop {
+            let accepted = tokio::select! {
+                accepted = async { self.vacancy().await; listener.accept().await } => accepted,
+                () = stop.cancelled() => return None,
+            };
+            let Ok((stream, peer)) = accepted else {
+                // Out of file descriptors: accepting again at once would spin.
+                if !self.make_room() {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                // A connection that was told to end is given the time to.
+                tokio::task::yield_now().await;
+                continue;
+            };
+            if let Some(connection) = self.admit(peer.ip()) {
+                return Some((stream, peer.ip(), connection));
+            }
+        }
+    }
+
+    /// Resolves while not too many connections are ending. There is one waiter: the task that accepts.
+    async fn vacancy(&self) {
+        while self.lock().held >= self.most + ENDING {
+            self.dropped.notified().await;
+        }
+    }
+
     /// A place for a connection; where there was none, another connection ends. `None` where none can be ended.
-    pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Connection> {
+    fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Connection> {
         let mut all = self.lock();
         let now = Instant::now();
         if all.open.len() >= self.most && !all.end_one(now) {
@@ -75,6 +117,7 @@ impl Clients {
             end: end.clone(),
         };
         all.open.insert(number, client);
+        all.held += 1;
         Some(Connection {
             clients: self.clone(),
             number,
@@ -83,7 +126,7 @@ impl Clients {
     }
 
     /// Makes room when there are no file descriptors left; whether one is free now.
-    pub(crate) fn make_room(&self) -> bool {
+    fn make_room(&self) -> bool {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let freed = { spare }.pop().is_some();
         freed || self.lock().end_one(Instant::now())
@@ -168,7 +211,12 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.clients.lock().open.remove(&self.number);
+        {
+            let mut all = self.clients.lock();
+            all.open.remove(&self.number);
+            all.held -= 1;
+        }
+        self.clients.dropped.notify_one();
         self.clients.keep_spare();
     }
 }
@@ -214,6 +262,19 @@ mod tests {
         }
         assert!(clients.admit(peer(2)).is_some());
         assert!(is_ended(&first));
+    }
+
+    #[tokio::test]
+    async fn connections_that_are_ending_are_bounded() {
+        let clients = Clients::with_room(2);
+        let mut held: Vec<_> = (0..2 + ENDING)
+            .filter_map(|_| clients.admit(peer(1)))
+            .collect();
+        let moment = Duration::from_millis(20);
+        let vacancy = || tokio::time::timeout(moment, clients.vacancy());
+        assert!(vacancy().await.is_err());
+        held.pop();
+        assert!(vacancy().await.is_ok());
     }
 
     #[test]

@@ -68,23 +68,9 @@ pub async fn serve(
         handshakes: Semaphore::new(HANDSHAKES),
         bodies_kb: Semaphore::new(ALL_BODIES_KB),
     });
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stop.cancelled() => return,
-        };
-        let Ok((stream, peer)) = accepted else {
-            // Out of file descriptors: accepting again at once would spin.
-            if !clients.make_room() {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            tokio::task::yield_now().await;
-            continue;
-        };
-        if let Some(slot) = clients.admit(peer.ip()) {
-            let _ = stream.set_nodelay(true);
-            tokio::spawn(connection(stream, Arc::new(slot), port.clone()));
-        }
+    while let Some((stream, _, slot)) = clients.accept(&listener, &stop).await {
+        let _ = stream.set_nodelay(true);
+        tokio::spawn(connection(stream, Arc::new(slot), port.clone()));
     }
 }
 
