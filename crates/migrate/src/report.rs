@@ -191,6 +191,16 @@ fn of_ingress(
             how: vec![how.into()],
         });
     }
+    if ingress.spec.default_backend.is_some() && !ingress.spec.rules.is_empty() {
+        fields.push(Line {
+            key: "spec.defaultBackend".into(),
+            verdict: Verdict::Different,
+            how: vec![
+                "takes requests for every host that no Ingress names as well; with ingress-nginx only those for hosts of its rules"
+                    .into(),
+            ],
+        });
+    }
     let lines = annotations.iter().chain(&fields);
     let routes = routes.take(name);
     OfIngress {

@@ -1,6 +1,6 @@
 //! The report as a whole: what it looks at, how long it is, and what it never does.
 
-use pilothouse_migrate::report::Report;
+use pilothouse_migrate::report::{Report, Verdict};
 use pilothouse_migrate::show::{self, Form, Style};
 use pilothouse_migrate::{Wanted, World};
 use testkit::World as Objects;
@@ -111,4 +111,22 @@ fn secrets_are_never_shown() {
         let text = shown(&report, form);
         assert!(!text.contains("geheim") && !text.contains("anna"), "{text}");
     }
+}
+
+#[test]
+fn a_default_backend_beside_rules_takes_more_hosts_than_with_nginx() {
+    let backend = "defaultBackend: {service: {name: a, port: {number: 80}}}";
+    let rule = "rules: [{host: a.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}]}}]";
+    let verdict = |spec: &str| {
+        let report = report(&ingress("web", &[], &format!("{{ingressClassName: nginx, {spec}}}")));
+        let web = &report.ingresses[0];
+        let field = web.fields.iter().find(|l| &*l.key == "spec.defaultBackend");
+        field.map(|line| line.verdict)
+    };
+    assert_eq!(
+        verdict(&format!("{backend}, {rule}")),
+        Some(Verdict::Different)
+    );
+    assert_eq!(verdict(backend), None);
+    assert_eq!(verdict(rule), None);
 }

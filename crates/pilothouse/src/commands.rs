@@ -25,3 +25,4 @@ pub(crate) mod status;
 mod text;
 pub(crate) mod token;
 pub(crate) mod validate;
+pub(crate) mod variables;

@@ -59,14 +59,28 @@ impl Verdict {
 
 /// Prints findings to standard output; `checked` is what was looked at, such as `3 objects`.
 pub(crate) fn print(findings: &[Diagnostic], checked: &str, format: Format) -> io::Result<()> {
-    let stdout = io::stdout();
-    let style = terminal::Style {
-        color: stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none(),
-        width: terminal::width(),
-    };
-    let mut out = io::BufWriter::new(stdout.lock());
-    write(&mut out, findings, checked, format, style)?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    write(&mut out, findings, checked, format, style())?;
     out.flush()
+}
+
+/// Prints some findings for a terminal, and how many there are in `all`.
+pub(crate) fn print_some(
+    shown: &[Diagnostic],
+    all: &[Diagnostic],
+    checked: &str,
+) -> io::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    terminal::write_some(&mut out, shown, all, checked, style())?;
+    out.flush()
+}
+
+/// What standard output can show.
+fn style() -> terminal::Style {
+    terminal::Style {
+        color: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        width: terminal::width(),
+    }
 }
 
 fn write(

@@ -30,7 +30,10 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Serve xDS to proxies, configured from folders of YAML and the Kubernetes API.
-    #[command(alias = "discovery")]
+    #[command(
+        alias = "discovery",
+        after_help = "Environment variables that change what is generated: pilothouse variables"
+    )]
     Serve(Box<server::config::ServeOptions>),
     /// Print the bootstrap that a sidecar or gateway Envoy starts with.
     Bootstrap(Box<commands::bootstrap::BootstrapOptions>),
@@ -78,6 +81,8 @@ enum Command {
     Token(commands::token::TokenOptions),
     /// Print the roots that workloads of the mesh are judged by.
     RootCert(commands::root_cert::RootCertOptions),
+    /// Print the environment variables that change what `serve` generates, with their defaults.
+    Variables(commands::variables::VariablesOptions),
     /// Print the roles that `serve` needs in a Kubernetes cluster.
     Permissions(commands::permissions::PermissionsOptions),
     /// Print a Secret with which the control plane of another cluster reads this one. Apply it there.
@@ -153,6 +158,7 @@ fn main() -> ExitCode {
             commands::inject::run(&options, &mut out(), &mut std::io::stderr())
         }
         Command::Token(options) => block_on(commands::token::run(options, &mut out())),
+        Command::Variables(options) => commands::variables::run(&options, &mut out()),
         Command::Permissions(options) => commands::permissions::run(&options, &mut out()),
         Command::RemoteSecret(options) => block_on(commands::remote_secret::run(
             *options,

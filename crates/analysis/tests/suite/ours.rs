@@ -267,14 +267,16 @@ fn of_two_rules_for_one_host_the_older_is_named_as_the_one_that_counts() {
 ---
 {{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {{name: a-first}}, spec: {{hosts: [h.example.com], gateways: [g], http: [{{route: [{{destination: {{host: a}}}}]}}]}}}}
 ---
-{{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {{name: b-second}}, spec: {{hosts: [h.example.com], gateways: [default/g], http: [{{delegate: {{name: gone}}}}]}}}}
+{{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {{name: b-second}}, spec: {{hosts: [h.example.com], gateways: [default/g], http: [{{match: [{{uri: {{prefix: /a}}}}], route: [{{destination: {{host: a}}}}]}}, {{delegate: {{name: gone}}}}]}}}}
+---
+{{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {{name: c-third}}, spec: {{hosts: [h.example.com], gateways: [default/g], http: [{{match: [{{uri: {{prefix: /b}}}}], route: [{{destination: {{host: a}}}}]}}]}}}}
 "
     );
     assert_eq!(
         ours(&yaml),
         [
-            "PIL0110 VirtualService default/b-second: spec.http[0].delegate: there is no VirtualService default/gone to delegate to",
-            "PIL0101 VirtualService default/b-second: spec.hosts[0]: no rule matches on the Gateway default/g: the older default/a-first takes every request to h.example.com with rule 0",
+            "PIL0110 VirtualService default/b-second: spec.http[1].delegate: there is no VirtualService default/gone to delegate to",
+            "PIL0101 VirtualService default/b-second: spec.http[1]: this rule takes no request to h.example.com on the Gateway default/g: rule 0 of the older default/a-first takes whatever matches no condition",
             "PIL0102 DestinationRule default/new: spec.subsets[0]: the subset v1 has no effect: default/old defines it for a.default.svc.cluster.local as well, and is older",
             "PIL0102 DestinationRule default/new: spec.trafficPolicy: the traffic policy has no effect: default/old is for a.default.svc.cluster.local as well, and is older",
             "PIL0109 DestinationRule default/old: spec.trafficPolicy.portLevelSettings[0].port: a.default.svc.cluster.local has no port 81, so these settings apply to nothing",

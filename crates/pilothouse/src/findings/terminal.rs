@@ -48,11 +48,22 @@ pub(super) fn write(
     checked: &str,
     style: Style,
 ) -> io::Result<()> {
-    for finding in findings {
+    write_some(out, findings, findings, checked, style)
+}
+
+/// Prints those `shown`, and how many there are in `all`.
+pub(super) fn write_some(
+    out: &mut dyn Write,
+    shown: &[Diagnostic],
+    all: &[Diagnostic],
+    checked: &str,
+    style: Style,
+) -> io::Result<()> {
+    for finding in shown {
         one(out, finding, style)?;
         writeln!(out)?;
     }
-    writeln!(out, "{}", summary(findings, checked, style))
+    writeln!(out, "{}", summary(all, checked, style))
 }
 
 fn summary(findings: &[Diagnostic], checked: &str, style: Style) -> String {
@@ -244,5 +255,17 @@ error[IST0106]: not a regular expression of RE2: unclosed
             shown.starts_with(&expected[..90]) && shown.ends_with("1 error\n"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn the_summary_counts_what_is_in_force_and_not_what_is_new() {
+        let finding = Diagnostic::new("PIL0705", Severity::Error, "too much");
+        let style = Style {
+            color: false,
+            width: 60,
+        };
+        let mut out = Vec::new();
+        write_some(&mut out, &[], &[finding], "1 Ingress", style).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "1 Ingress: 1 error\n");
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::commands::analyze::{self, live};
 use crate::commands::proxy_config::debug_page;
-use crate::findings::{self, Format};
+use crate::findings;
 
 /// How many hosts are named; of more, how many there are is said.
 const NAMED: usize = 6;
@@ -162,10 +162,11 @@ impl Overview {
         Ok(())
     }
 
-    fn print_findings(&self, found: &[Diagnostic]) -> io::Result<()> {
-        let mut found = found.to_vec();
-        analyze::quote(&mut found);
-        findings::print(&found, &self.served.to_string(), Format::Text)
+    /// Prints these findings, and how many are in force.
+    fn print_findings(&self, shown: &[Diagnostic]) -> io::Result<()> {
+        let mut shown = shown.to_vec();
+        analyze::quote(&mut shown);
+        findings::print_some(&shown, &self.findings, &self.served.to_string())
     }
 }
 
