@@ -76,6 +76,31 @@ reading reviews roots webhooks
 {{- if and .Values.xds.secure .Values.ca.enabled }}yes{{ end -}}
 {{- end }}
 
+{{/* The mesh config: what is set, and where the proxies of this release reach it unless that is set. */}}
+{{- define "pilothouse.meshConfig" -}}
+{{- $port := "" }}
+{{- if include "pilothouse.secure" . }}{{ $port = "15012" }}{{ else if .Values.xds.insecurePlaintext }}{{ $port = "15010" }}{{ end }}
+{{- $config := dict }}
+{{- if $port }}
+{{- $address := printf "%s.%s.svc:%s" (include "pilothouse.name" .) .Release.Namespace $port }}
+{{- $config = dict "defaultConfig" (dict "discoveryAddress" $address) }}
+{{- end }}
+{{- mergeOverwrite $config (deepCopy .Values.mesh.config) | toYaml }}
+{{- end }}
+
+{{/* Fails where our own templates would refuse every pod that they are asked to inject. */}}
+{{- define "pilothouse.checkInjection" -}}
+{{- $injection := .Values.injection }}
+{{- if and $injection.enabled $injection.create (not $injection.config) }}
+{{- $image := dig "global" "proxy_init" "image" "" $injection.values }}
+{{- $cni := dig "pilot" "cni" "enabled" false $injection.values }}
+{{- $mode := dig "defaultConfig" "interceptionMode" "" .Values.mesh.config }}
+{{- if not (or $image $cni (eq (toString $mode) "NONE")) }}
+{{- fail "injection.enabled: something has to redirect the traffic of pods. Set injection.values.global.proxy_init.image to an image with sh and iptables, or injection.values.pilot.cni.enabled=true where Istio's CNI plugin runs, or mesh.config.defaultConfig.interceptionMode=NONE" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* The name of the webhooks of injection, as istiod's. */}}
 {{- define "pilothouse.injectorName" -}}
 istio-sidecar-injector{{ with .Values.revision }}-{{ . }}{{ end }}{{ if ne .Release.Namespace "istio-system" }}-{{ .Release.Namespace }}{{ end }}
