@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOOLS = ROOT.parent / "shared" / "tools"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
 PROGRAM = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "pilothouse"
-SERVER = f"{PROGRAM} serve --kubeconfig {{kubeconfig}} --grpc-addr 127.0.0.1:{{grpc}} --http-addr 127.0.0.1:{{http}}"
+SERVER = f"{PROGRAM} serve --kubeconfig {{kubeconfig}} --write --grpc-addr 127.0.0.1:{{grpc}} --http-addr 127.0.0.1:{{http}}"
 
 
 class Api:

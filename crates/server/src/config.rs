@@ -410,6 +410,13 @@ impl ServeOptions {
     pub fn reads_cluster(&self) -> bool {
         self.cluster.is_wanted(self.has_other_sources())
     }
+
+    /// Whether something may be written into the API that objects come from. Nobody changes a cluster by a look at it from a
+    /// laptop.
+    pub fn writes(&self) -> bool {
+        let write = self.writing.write;
+        write.unwrap_or_else(|| self.cluster.kubeconfig.is_none())
+    }
 }
 
 /// The environment variables that stand for flags.

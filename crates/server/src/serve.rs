@@ -115,11 +115,11 @@ pub async fn serve_until(
         tasks: &tasks,
     };
     let target = sources.wiring.add_to(&supervisor).await?;
-    let own = target.as_ref();
+    let own = target.as_ref().filter(|_| options.writes());
     let shown = identity::begin(&sources, own, &trust, &core.injection, &mut doors).await?;
     registration.write_to(own.map(|t| t.entries.clone()), &derive);
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
-    let clusters = sources.begin_remotes(own, &core.remote_secrets, remotes);
+    let clusters = sources.begin_remotes(target.as_ref(), &core.remote_secrets, remotes);
     let registries = sources.begin_registries(&core.bridges, core.registries.clone());
     sources.tell_shadowed();
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
@@ -130,7 +130,7 @@ pub async fn serve_until(
     let_go(&warm, &derive, start)?;
     doors.can_show(shown, &stop).await;
     doors.begin("Ready.");
-    let places = (target.as_ref(), certificates);
+    let places = (own, certificates);
     core.order_certificates(&options, &pages, places, (&tasks, &stop))?;
     ready(doors.addresses);
     write::Begun::new(
@@ -140,7 +140,7 @@ pub async fn serve_until(
         &core.of_trust,
         (&core.of_deployments, &core.injection),
     )
-    .write_to(target, &tasks, &stop);
+    .write_to(own, &tasks, &stop);
     let saver = save(keeper, &options, &settled, &pages)?;
     drain(&pages, saver, &stop, &mut signals).await;
     drop((doors, pages, derive, supervisor));

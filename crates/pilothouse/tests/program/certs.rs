@@ -100,6 +100,7 @@ async fn an_order_is_gone_on_with_by_the_other_replica_and_a_users_secret_stays(
             "off",
             "--kubeconfig",
             kubeconfig.to_str().unwrap(),
+            "--write",
             "--pod-name",
             name,
             "--lease-duration",

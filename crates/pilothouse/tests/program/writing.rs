@@ -68,6 +68,7 @@ impl World {
             "off",
             "--kubeconfig",
             file,
+            "--write",
             "--pod-name",
             name,
             "--lease-duration",

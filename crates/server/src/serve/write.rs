@@ -49,23 +49,29 @@ impl<'a> Begun<'a> {
     /// Begins to write, where there is a place to write to and it is wanted; into remote clusters also from a folder.
     pub(super) fn write_to(
         &self,
-        target: Option<Target>,
+        target: Option<&Target>,
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) {
-        let remotes = match self.options.writing.write_status {
+        let writes = self.options.writes();
+        if !writes {
+            tracing::info!(
+                "The cluster is only read: no status, root, lease, Secret or WorkloadEntry is written (--write)."
+            );
+        }
+        let remotes = match writes && self.options.writing.write_status {
             true => self.remotes(tasks, stop),
             false => Remotes::default(),
         };
         let mut lines: Vec<Line> = Vec::new();
-        if let Some(target) = &target {
+        if let Some(target) = target {
             self.roots(target, tasks, stop);
             lines.extend(self.deployments(target, tasks, stop));
             if self.options.writing.write_status {
                 lines.extend(self.statuses(target, tasks, stop));
             }
         }
-        let writing = Writing::new(target.as_ref(), &self.options.writing, lines, remotes);
+        let writing = Writing::new(target, &self.options.writing, lines, remotes);
         // Set here only.
         let _ = self.pages.writing.set(Arc::new(writing));
     }

@@ -16,6 +16,11 @@ const LONGEST_LEASE: Duration = Duration::from_secs(600);
 /// Flags of what is written into a Kubernetes API.
 #[derive(Args, Clone, Debug)]
 pub struct WriteOptions {
+    /// Write into the cluster that objects come from: what the other flags say, the CA's Secret, roots, leases, and
+    /// WorkloadEntries of machines. Default: on, except for a cluster that --kubeconfig names, which is only read.
+    #[arg(long, env = "PILOTHOUSE_WRITE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
+    pub write: Option<bool>,
+
     /// Write statuses and addresses of ServiceEntries into the Kubernetes API that objects come from (a cluster, or the
     /// store of --data). With `false` none are.
     #[arg(long, env = "PILOT_ENABLE_STATUS", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]

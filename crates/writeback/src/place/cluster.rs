@@ -1,11 +1,12 @@
 //! The API of a cluster, over kube-rs.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use http::{Request, header};
+use http::{Method, Request, Uri, header};
 use http_body_util::{BodyExt, Limited};
 use kube::Client;
 use kube::client::Body;
@@ -43,6 +44,8 @@ pub struct ClusterPlace {
     client: Client,
     limits: Limits,
     slots: Arc<Semaphore>,
+    /// The resources that have been written, such as `configmaps`.
+    written: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl fmt::Debug for ClusterPlace {
@@ -62,6 +65,19 @@ impl ClusterPlace {
             client,
             limits,
             slots: Arc::new(Semaphore::new(limits.requests)),
+            written: Arc::default(),
+        }
+    }
+
+    /// Logs the first write of each kind, so that an operator sees what this process changes in the cluster.
+    fn note(&self, method: &Method, uri: &Uri) {
+        let Some(resource) = written(method, uri) else {
+            return;
+        };
+        let mut known = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.insert(resource.clone()) {
+            drop(known);
+            tracing::info!(place = %self.name, %resource, path = uri.path(), "The first object of a kind is written.");
         }
     }
 
@@ -82,6 +98,7 @@ impl ClusterPlace {
             .acquire()
             .await
             .map_err(|e| unavailable(e.to_string()))?;
+        let (method, uri) = (asked.method.clone(), asked.uri.clone());
         let body = asked.body.map(|b| b.to_string().into_bytes());
         let request = Request::builder()
             .method(asked.method)
@@ -100,8 +117,42 @@ impl ClusterPlace {
             .collect()
             .await
             .map_err(|e| unavailable(format!("the answer cannot be read: {e}")))?;
-        answer(status, &body.to_bytes())
+        let result = answer(status, &body.to_bytes());
+        if result.is_ok()
+            && let Ok(uri) = uri.parse()
+        {
+            self.note(&method, &uri);
+        }
+        result
     }
+}
+
+/// The resource that a request changes, such as `configmaps` or `ingresses/status`; none where it only asks.
+fn written(method: &Method, uri: &Uri) -> Option<String> {
+    let is_read = [Method::GET, Method::HEAD].contains(method);
+    let is_dry = uri.query().is_some_and(|query| query.contains("dryRun"));
+    let mut path = uri.path().trim_start_matches('/').split('/');
+    let group = match path.next()? {
+        "api" => "",
+        _ => path.next()?,
+    };
+    // Reviews are created, and kept by nobody.
+    let is_review = ["authentication.k8s.io", "authorization.k8s.io"].contains(&group);
+    if is_read || is_dry || is_review {
+        return None;
+    }
+    let mut path = path.skip(1).peekable();
+    // `namespaces/shop/secrets/web`, or `namespaces/shop` itself.
+    let mut resource = path.next()?;
+    if resource == "namespaces" {
+        let _namespace = path.next();
+        resource = path.next().unwrap_or(resource);
+    }
+    let _name = path.next();
+    Some(match path.next() {
+        Some(part) => format!("{resource}/{part}"),
+        None => resource.to_owned(),
+    })
 }
 
 impl Transport for ClusterPlace {
@@ -111,5 +162,44 @@ impl Transport for ClusterPlace {
 
     fn send(&self, asked: ApiRequest) -> BoxFuture<'_, Result<Value, WriteError>> {
         Box::pin(self.transmit(asked))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_told_from_questions() {
+        let of = |method: Method, uri: &'static str| written(&method, &Uri::from_static(uri));
+        let is = |resource: &str| Some(resource.to_owned());
+        let secrets = "/api/v1/namespaces/shop/secrets";
+        assert_eq!(of(Method::POST, secrets), is("secrets"));
+        assert_eq!(of(Method::GET, secrets), None);
+        assert_eq!(
+            of(Method::POST, "/api/v1/namespaces/shop/secrets?dryRun=All"),
+            None
+        );
+        assert_eq!(
+            of(
+                Method::PUT,
+                "/apis/networking.k8s.io/v1/namespaces/shop/ingresses/web/status"
+            ),
+            is("ingresses/status")
+        );
+        assert_eq!(
+            of(
+                Method::PATCH,
+                "/apis/gateway.networking.k8s.io/v1/gatewayclasses/istio"
+            ),
+            is("gatewayclasses")
+        );
+        assert_eq!(
+            of(
+                Method::POST,
+                "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+            ),
+            None
+        );
     }
 }
