@@ -149,7 +149,7 @@ impl Parts<'_> {
 
     fn registration(&self) -> anyhow::Result<Authority> {
         let place = self.requests.clone().context(
-            "EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API needs a cluster, and none is read (--kubeconfig)",
+            "EXTERNAL_CA=ISTIOD_RA_KUBERNETES_API needs a cluster that is written to (--kubeconfig with --write), and there is none",
         )?;
         let options = self.options;
         let name =
