@@ -118,7 +118,11 @@ fn a_default_backend_beside_rules_takes_more_hosts_than_with_nginx() {
     let backend = "defaultBackend: {service: {name: a, port: {number: 80}}}";
     let rule = "rules: [{host: a.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: a, port: {number: 80}}}}]}}]";
     let verdict = |spec: &str| {
-        let report = report(&ingress("web", &[], &format!("{{ingressClassName: nginx, {spec}}}")));
+        let report = report(&ingress(
+            "web",
+            &[],
+            &format!("{{ingressClassName: nginx, {spec}}}"),
+        ));
         let web = &report.ingresses[0];
         let field = web.fields.iter().find(|l| &*l.key == "spec.defaultBackend");
         field.map(|line| line.verdict)

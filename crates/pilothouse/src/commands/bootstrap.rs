@@ -59,6 +59,10 @@ pub(crate) struct BootstrapOptions {
     #[arg(long, value_name = "PORTS", default_value_t = 0, requires = "gateway")]
     port_offset: u16,
 
+    /// The address that listeners of a gateway bind in place of all.
+    #[arg(long, value_name = "IP")]
+    listen_address: Option<IpAddr>,
+
     /// Address of Pilothouse's xDS port: the one for TLS with --root-cert.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = authority)]
     xds: (String, u16),
@@ -126,6 +130,7 @@ impl BootstrapOptions {
             service_account,
             gateway: Some(gateway.name.to_string()),
             port_offset,
+            listen_address: None,
             xds,
             secure,
             // The system chooses the port.
@@ -141,6 +146,14 @@ impl BootstrapOptions {
 }
 
 impl BootstrapOptions {
+    /// The same proxy with listeners at an address of the machine.
+    pub(super) fn listening_at(self, address: IpAddr) -> Self {
+        Self {
+            listen_address: Some(address),
+            ..self
+        }
+    }
+
     /// The proxy that `pilothouse ingress` runs, which a label makes the one that serves Ingresses.
     pub(super) fn of_ingress(
         namespace: String,
@@ -212,6 +225,9 @@ fn node(o: &BootstrapOptions) -> anyhow::Result<Value> {
     if let Some(gateway) = &o.gateway {
         metadata["PILOTHOUSE_GATEWAY"] = gateway.as_str().into();
         metadata["PILOTHOUSE_PORT_OFFSET"] = o.port_offset.into();
+    }
+    if let Some(address) = o.listen_address {
+        metadata["PILOTHOUSE_LISTEN_ADDRESS"] = address.to_string().into();
     }
     if let Some(port) = admin_port(o) {
         metadata["PILOTHOUSE_ADMIN_PORT"] = port.into();

@@ -100,8 +100,9 @@ async fn start_and_watch(options: &GatewayOptions, out: &mut dyn Write) -> anyho
     let mut server = Server::of(options).await?;
     let name = ObjectName::new(options.namespace.as_str(), options.name.as_str());
     let pages = server.pages.clone();
-    let wanted = Wanted::read(&pages, &name, options.port_offset).await?;
-    wanted.check_ports()?;
+    let reached_at = options.envoy.reached_at();
+    let wanted = Wanted::read(&pages, &name, options.port_offset, reached_at).await?;
+    wanted.check_ports(options.envoy.address())?;
     let kept = options.envoy.run_dir()?;
     let settings = BootstrapOptions::of_gateway(
         &name,
@@ -110,7 +111,8 @@ async fn start_and_watch(options: &GatewayOptions, out: &mut dyn Write) -> anyho
         server.xds.clone(),
         server.token(),
         options.secure.clone(),
-    );
+    )
+    .listening_at(options.envoy.address());
     let is_known = server.is_own() || options.secure.proves_identity();
     let mut proxy = Proxy::start(&envoy, &settings, kept.path(), &[])?;
     eprintln!("Envoy: {}.", envoy.from);

@@ -8,6 +8,7 @@ mod overview;
 mod source;
 
 use std::io::{IsTerminal, Write};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -93,7 +94,7 @@ pub(crate) async fn run(options: IngressOptions, out: &mut dyn Write) -> anyhow:
 async fn start_and_watch(options: &IngressOptions, out: &mut dyn Write) -> anyhow::Result<()> {
     let annotations = stated(options);
     let features = annotations.features();
-    check_ports(&features)?;
+    check_ports(&features, options.envoy.address())?;
     let envoy = options.envoy.find()?;
     let kept = options.envoy.run_dir()?;
     let mut requests = match options.access_log {
@@ -105,8 +106,14 @@ async fn start_and_watch(options: &IngressOptions, out: &mut dyn Write) -> anyho
     let adjust = |serve: &mut server::config::ServeOptions| serve.ingress = annotations;
     let mut server = OwnServer::start(flags, adjust).await?;
     let pages = server.pages.clone();
-    let mut overview = Overview::read(&pages, &features, options.kubeconfig.is_some()).await?;
-    let settings = bootstrap(&features, &server)?;
+    let mut overview = Overview::read(
+        &pages,
+        &features,
+        options.envoy.reached_at(),
+        options.kubeconfig.is_some(),
+    )
+    .await?;
+    let settings = bootstrap(&features, &server)?.listening_at(options.envoy.address());
     // What is logged shows at once, not after Envoy's usual ten seconds.
     let at_once = ["--file-flush-interval-msec", "100"];
     let mut proxy = Proxy::start(&envoy, &settings, kept.path(), &at_once)?;
@@ -146,7 +153,7 @@ fn stated(options: &IngressOptions) -> server::settings::IngressOptions {
 }
 
 /// Fails where a port cannot be bound, before Envoy does.
-fn check_ports(features: &Features) -> anyhow::Result<()> {
+fn check_ports(features: &Features, address: IpAddr) -> anyhow::Result<()> {
     let (http, https) = (
         features.edge_http_port.get(),
         features.edge_https_port.get(),
@@ -157,7 +164,7 @@ fn check_ports(features: &Features) -> anyhow::Result<()> {
     let wanted = [("--http-port", http, 8080), ("--https-port", https, 8443)];
     let mut faults = Vec::new();
     for (flag, port, other) in wanted {
-        match ports::check_tcp(port) {
+        match ports::check_tcp(address, port) {
             Ok(()) => {}
             Err(Fault::Privileged) => faults.push(format!(
                 "port {port} is for root: use {flag} {other}, or allow it with `sysctl net.ipv4.ip_unprivileged_port_start={port}`"

@@ -4,6 +4,7 @@ pub(super) mod ports;
 pub(super) mod proxy;
 pub(super) mod server;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -26,9 +27,27 @@ pub(super) struct EnvoyOptions {
     /// Folder for the bootstrap and for what Envoy prints, its log and access logs. Default: one that is removed at the end.
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
+
+    /// The address that Envoy listens on: 0.0.0.0 lets other machines in.
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    address: IpAddr,
 }
 
 impl EnvoyOptions {
+    /// The address that Envoy listens on.
+    pub(super) fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// The address at which this machine reaches it.
+    pub(super) fn reached_at(&self) -> IpAddr {
+        match self.address {
+            address if !address.is_unspecified() => address,
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        }
+    }
+
     /// The Envoy that is run; it is downloaded where there is none.
     ///
     /// # Errors

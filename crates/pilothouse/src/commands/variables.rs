@@ -96,7 +96,9 @@ mod tests {
         assert!(text.starts_with("PILOTHOUSE_NAMESPACE_BUDGET=64\n    How many MiB"));
         let all = shown(&[], Output::Text).unwrap();
         assert!(all.lines().all(|line| line.chars().count() <= 100), "{all}");
-        assert!(all.contains("PILOTHOUSE_INGRESS_SELECTOR=higress=higress-system-higress-gateway\n"));
+        assert!(
+            all.contains("PILOTHOUSE_INGRESS_SELECTOR=higress=higress-system-higress-gateway\n")
+        );
         assert!(shown(&["no such thing"], Output::Text).is_err());
     }
 

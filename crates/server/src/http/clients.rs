@@ -29,8 +29,8 @@ const ENDING: usize = 8;
 pub(crate) struct Clients {
     most: usize,
     all: Mutex<All>,
-    /// A connection has given up its file descriptor.
-    dropped: Notify,
+    /// A connection has given up its file descriptor, or waits for a request again.
+    freed: Notify,
     spare: Mutex<Vec<File>>,
 }
 
@@ -60,7 +60,7 @@ impl Clients {
         let clients = Self {
             most,
             all: Mutex::default(),
-            dropped: Notify::new(),
+            freed: Notify::new(),
             spare: Mutex::default(),
         };
         clients.keep_spare();
@@ -93,10 +93,22 @@ impl Clients {
         }
     }
 
-    /// Resolves while not too many connections are ending. There is one waiter: the task that accepts.
+    /// Resolves while not too many connections are ending and one of those that are open may end. There is one waiter: the
+    /// task that accepts; others wait in the system's queue.
     async fn vacancy(&self) {
-        while self.lock().held >= self.most + ENDING {
-            self.dropped.notified().await;
+        loop {
+            let wait = {
+                let all = self.lock();
+                match all.held < self.most + ENDING {
+                    true => all.room_in(self.most, Instant::now()),
+                    false => PATIENCE,
+                }
+            };
+            if wait.is_zero() {
+                return;
+            }
+            // The time is up, or there is a reason to look.
+            let _ = tokio::time::timeout(wait, self.freed.notified()).await;
         }
     }
 
@@ -149,6 +161,19 @@ impl Clients {
 }
 
 impl All {
+    /// How long it takes until there is room for one more, or one of the connections may end for it.
+    fn room_in(&self, most: usize, now: Instant) -> Duration {
+        if self.open.len() < most {
+            return Duration::ZERO;
+        }
+        let until_it_may_end = |client: &Client| match client.busy {
+            true => PATIENCE.saturating_sub(now.duration_since(client.since)),
+            false => Duration::ZERO,
+        };
+        let all = self.open.values().map(until_it_may_end);
+        all.min().unwrap_or(PATIENCE)
+    }
+
     /// Ends the connection that is missed least; whether there is one.
     fn end_one(&mut self, now: Instant) -> bool {
         let mut peers: HashMap<IpAddr, usize> = HashMap::new();
@@ -199,6 +224,9 @@ impl Connection {
             client.busy = busy;
             client.since = Instant::now();
         }
+        if !busy {
+            self.clients.freed.notify_one();
+        }
     }
 
     /// How long it has been idle.
@@ -216,7 +244,7 @@ impl Drop for Connection {
             all.open.remove(&self.number);
             all.held -= 1;
         }
-        self.clients.dropped.notify_one();
+        self.clients.freed.notify_one();
         self.clients.keep_spare();
     }
 }
@@ -275,6 +303,22 @@ mod tests {
         assert!(vacancy().await.is_err());
         held.pop();
         assert!(vacancy().await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_next_connection_waits_while_all_are_busy() {
+        let clients = Clients::with_room(1);
+        let first = clients.admit(peer(1)).unwrap();
+        first.set_busy(true);
+        let vacancy = |most| tokio::time::timeout(most, clients.vacancy());
+        assert!(vacancy(Duration::from_millis(20)).await.is_err());
+        assert!(
+            vacancy(2 * PATIENCE).await.is_ok(),
+            "it has been busy for long"
+        );
+        first.set_busy(true);
+        first.set_busy(false);
+        assert!(vacancy(Duration::from_millis(20)).await.is_ok());
     }
 
     #[test]

@@ -26,6 +26,9 @@ use mesh::view::{Families, ServiceTarget};
 use policy::security::SecurityOf;
 use xds::ResourceSet;
 
+/// The metadata by which a gateway says which address its listeners bind in place of all.
+const LISTEN_ADDRESS: &str = "PILOTHOUSE_LISTEN_ADDRESS";
+
 /// Proxies that have the same listeners.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ListenersOf(pub(crate) Listens);
@@ -104,6 +107,8 @@ pub(crate) struct GatewayProxy {
     pub(super) families: Families,
     /// Whether it may not bind ports below 1024.
     pub(super) unprivileged: bool,
+    /// The address that its listeners bind in place of all, as it says of its machine.
+    pub(super) address: Option<IpAddr>,
     /// Its labels by which DestinationRules select, and those that matches of VirtualServices read.
     pub(super) labels: Labels,
     /// Certificates of its own.
@@ -196,6 +201,9 @@ fn gateway(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> GatewayProxy {
         gateway,
         families: proxy.families(),
         unprivileged: proxy.flag("UNPRIVILEGED_POD"),
+        address: proxy
+            .text(LISTEN_ADDRESS)
+            .and_then(|text| text.parse().ok()),
         labels: both.map(|(k, v)| (k.clone(), v.clone())).collect(),
         files: OwnFiles::of(proxy),
     }

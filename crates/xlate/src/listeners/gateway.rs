@@ -253,14 +253,19 @@ impl Planning<'_> {
                 "" => (all[0], Vec::new()),
                 bind => (bind, Vec::new()),
             };
+            let name = listener_name(bind, port.number);
+            let (bind, extra) = match self.proxy.address.filter(|_| port.bind.is_empty()) {
+                Some(address) => (address.to_string(), Vec::new()),
+                None => (bind.to_owned(), extra),
+            };
             let mut add = |quic: bool, chains: Vec<Chain>| {
                 let name = match quic {
-                    false => listener_name(bind, port.number),
-                    true => format!("udp_{}", listener_name(bind, port.number)),
+                    false => name.clone(),
+                    true => format!("udp_{name}"),
                 };
                 let spec = specs.entry(name.clone()).or_insert_with(|| Spec {
                     name,
-                    bind: bind.to_owned(),
+                    bind: bind.clone(),
                     extra: extra.clone(),
                     port: port.number,
                     quic,

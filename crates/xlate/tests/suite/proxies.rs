@@ -308,3 +308,28 @@ fn a_proxy_serves_what_is_at_its_addresses() {
         assert_eq!(inbound.join(" "), expected, "{name} {addresses}");
     }
 }
+
+#[test]
+fn a_gateway_listens_at_the_address_that_it_states_for_its_machine() {
+    let world = World::of(
+        "{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: web, namespace: shop}, spec: {selector: {role: web}, servers: [{port: {number: 8080, name: http, protocol: HTTP}, hosts: [a.example.com]}]}}",
+    );
+    let listening = |stated: Value| {
+        let mut metadata = json!({"NAMESPACE": "shop", "LABELS": {"role": "web"}});
+        let fields = metadata.as_object_mut().unwrap();
+        fields.extend(stated.as_object().unwrap().clone());
+        let view = world.view(&node(&json!({
+            "id": "router~10.0.0.9~web.shop~shop.svc.cluster.local",
+            "metadata": metadata,
+        })));
+        let listener = resource(&world, &view, TypeUrl::Listener, "0.0.0.0_8080").unwrap();
+        listener["address"]["socketAddress"]["address"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(listening(json!({})), "0.0.0.0");
+    let stated = |address: &str| json!({ "PILOTHOUSE_LISTEN_ADDRESS": address });
+    assert_eq!(listening(stated("127.0.0.1")), "127.0.0.1");
+    assert_eq!(listening(stated("no address")), "0.0.0.0");
+}

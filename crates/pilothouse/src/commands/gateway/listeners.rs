@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, bail};
 use model::ObjectName;
@@ -36,6 +37,8 @@ struct Listener {
     /// The port of the manifest.
     written: u16,
     port: u16,
+    /// The address at which this machine reaches it.
+    address: IpAddr,
 }
 
 impl Wanted {
@@ -48,6 +51,7 @@ impl Wanted {
         pages: &str,
         name: &ObjectName,
         port_offset: u16,
+        address: IpAddr,
     ) -> anyhow::Result<Self> {
         let gateways = objects(pages, "Gateway").await?;
         let Some(gateway) = gateways.iter().find(|gateway| name_of(gateway) == *name) else {
@@ -62,7 +66,7 @@ impl Wanted {
         let mut listeners = Vec::new();
         for owner in std::iter::once(gateway).chain(sets.iter().copied()) {
             for listener in owner["spec"]["listeners"].as_array().into_iter().flatten() {
-                listeners.push(Listener::read(listener, port_offset)?);
+                listeners.push(Listener::read(listener, port_offset, address)?);
             }
         }
         let account = gateway["metadata"]["annotations"][ACCOUNT].as_str();
@@ -88,13 +92,13 @@ impl Wanted {
     /// # Errors
     ///
     /// All such ports, with what helps.
-    pub(super) fn check_ports(&self) -> anyhow::Result<()> {
+    pub(super) fn check_ports(&self, address: IpAddr) -> anyhow::Result<()> {
         let ports: BTreeMap<u16, &Listener> = self.listeners.iter().map(|l| (l.port, l)).collect();
         let mut faults = Vec::new();
         for (port, listener) in ports {
             let bound = match listener.protocol.as_str() {
-                "UDP" => ports::check_udp(port),
-                _ => ports::check_tcp(port),
+                "UDP" => ports::check_udp(address, port),
+                _ => ports::check_tcp(address, port),
             };
             let name = &listener.name;
             match bound {
@@ -155,7 +159,7 @@ impl Wanted {
 }
 
 impl Listener {
-    fn read(listener: &Value, port_offset: u16) -> anyhow::Result<Self> {
+    fn read(listener: &Value, port_offset: u16, address: IpAddr) -> anyhow::Result<Self> {
         let name = text(&listener["name"]);
         let written = listener["port"]
             .as_u64()
@@ -177,6 +181,7 @@ impl Listener {
             name,
             written,
             port,
+            address,
         })
     }
 
@@ -188,7 +193,7 @@ impl Listener {
             "UDP" => "udp",
             _ => "tcp",
         };
-        format!("{scheme}://127.0.0.1:{}", self.port)
+        format!("{scheme}://{}", SocketAddr::new(self.address, self.port))
     }
 }
 

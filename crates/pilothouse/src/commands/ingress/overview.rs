@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
 
 use model::settings::Features;
 use model::{Diagnostic, Kind, ObjectKey, Severity};
@@ -18,6 +19,8 @@ const NAMED: usize = 6;
 pub(super) struct Overview {
     http: u16,
     https: u16,
+    /// The address at which this machine reaches Envoy.
+    address: IpAddr,
     classes: String,
     /// Findings about other objects than Ingresses are not shown.
     ingresses_only: bool,
@@ -49,12 +52,14 @@ impl Overview {
     pub(super) async fn read(
         pages: &str,
         features: &Features,
+        address: IpAddr,
         ingresses_only: bool,
     ) -> anyhow::Result<Self> {
         let classes: Vec<&str> = features.edge_classes.iter().map(|class| &**class).collect();
         let mut overview = Self {
             http: features.edge_http_port.get(),
             https: features.edge_https_port.get(),
+            address,
             classes: classes.join(", "),
             ingresses_only,
             revision: 0,
@@ -112,7 +117,7 @@ impl Overview {
         for (name, port) in [("http ", self.http), ("https", self.https)] {
             match self.served.hosts.get(&port) {
                 Some(hosts) if open.contains(&port) => {
-                    let url = format!("{}://127.0.0.1:{port}", name.trim());
+                    let url = format!("{}://{}", name.trim(), SocketAddr::new(self.address, port));
                     writeln!(out, "  {name}  {url}  for {}", names(hosts))?;
                 }
                 Some(_) => writeln!(out, "  {name}  Envoy does not listen on port {port}")?,

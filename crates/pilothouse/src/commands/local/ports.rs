@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{IpAddr, TcpListener, UdpSocket};
 
 /// Why a port cannot be bound.
 #[derive(Debug)]
@@ -25,26 +25,22 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Binds a port of TCP for a moment.
+/// Binds a port of TCP at an address for a moment.
 ///
 /// # Errors
 ///
 /// When it cannot be bound.
-pub(in crate::commands) fn check_tcp(port: u16) -> Result<(), Fault> {
-    TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))
-        .map(drop)
-        .map_err(fault)
+pub(in crate::commands) fn check_tcp(address: IpAddr, port: u16) -> Result<(), Fault> {
+    TcpListener::bind((address, port)).map(drop).map_err(fault)
 }
 
-/// Binds a port of UDP for a moment.
+/// Binds a port of UDP at an address for a moment.
 ///
 /// # Errors
 ///
 /// When it cannot be bound.
-pub(in crate::commands) fn check_udp(port: u16) -> Result<(), Fault> {
-    UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))
-        .map(drop)
-        .map_err(fault)
+pub(in crate::commands) fn check_udp(address: IpAddr, port: u16) -> Result<(), Fault> {
+    UdpSocket::bind((address, port)).map(drop).map_err(fault)
 }
 
 fn fault(error: io::Error) -> Fault {
