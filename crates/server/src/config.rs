@@ -141,6 +141,10 @@ pub struct ServeOptions {
     #[arg(long, alias = "httpAddr", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub http_addr: SocketAddr,
 
+    /// The same pages at a second address, as istiod has its metrics at 15014.
+    #[arg(long, alias = "monitoringAddr", env = "PILOTHOUSE_MONITORING_ADDR", value_name = "HOST:PORT", value_parser = address)]
+    pub monitoring_addr: Option<SocketAddr>,
+
     /// Folder for the resources that proxies were served last. After a restart proxies get them at once, until the sources
     /// have been read. Secrets are not written. Default with --data: `served` in that folder; `off` disables it.
     #[arg(long, env = "PILOTHOUSE_STATE_DIR", value_name = "DIR")]
@@ -353,6 +357,10 @@ pub struct ServeOptions {
     /// The secret of proxies that this process starts.
     #[arg(skip)]
     pub own_proxies: Option<crate::own::OwnProxies>,
+
+    /// Flags of istiod without an effect.
+    #[command(flatten)]
+    pub istiod: crate::settings::IstiodFlags,
 
     /// Log lines as JSON.
     #[arg(long, alias = "log_as_json", env = "PILOTHOUSE_LOG_JSON")]

@@ -279,6 +279,12 @@ async fn serve_pages(
         .with_context(|| format!("cannot listen on {} (--http-addr)", options.http_addr))?;
     let address = listener.local_addr()?;
     tasks.spawn(http::serve(listener, pages.clone(), stop.clone()));
+    if let Some(second) = options.monitoring_addr {
+        let listener = TcpListener::bind(second)
+            .await
+            .with_context(|| format!("cannot listen on {second} (--monitoring-addr)"))?;
+        tasks.spawn(http::serve(listener, pages.clone(), stop.clone()));
+    }
     Ok(address)
 }
 

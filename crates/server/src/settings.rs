@@ -13,6 +13,7 @@ mod config_maps;
 mod files;
 mod headers;
 mod ingress;
+mod istiod_flags;
 mod partners;
 mod source;
 
@@ -21,6 +22,7 @@ use model::SourceId;
 pub use compose::{Composed, Composer};
 pub use config_maps::{ConfigMaps, Told};
 pub use ingress::{Dialect, IngressOptions};
+pub use istiod_flags::IstiodFlags;
 pub use source::{SettingsSource, Settled, settled};
 
 /// Under which source findings about settings are shown.

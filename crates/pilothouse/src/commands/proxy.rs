@@ -77,6 +77,14 @@ pub(crate) enum Role {
 }
 
 impl Role {
+    /// As people say it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Sidecar => "sidecar",
+            Self::Gateway => "gateway",
+        }
+    }
+
     /// As node ids begin.
     pub(crate) fn in_id(self) -> &'static str {
         match self {

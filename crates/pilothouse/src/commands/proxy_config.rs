@@ -123,6 +123,18 @@ impl ProxyConfigOptions {
         stated.map_or(UNNAMED, String::as_str)
     }
 
+    /// What to say where nobody named a proxy: what is printed is sent to none that is connected.
+    fn imagined(&self) -> Option<String> {
+        let named = self.name_of_proxy.is_some() || self.id.is_some() || self.node.is_some();
+        (!named).then(|| {
+            format!(
+                "No proxy is named. This is what a {} {UNNAMED}.{} would get; name a connected one as NAME.NAMESPACE.",
+                self.proxy.role.word(),
+                self.proxy.namespace
+            )
+        })
+    }
+
     async fn gather(&self) -> anyhow::Result<gather::Gathered> {
         let types = self.what.types();
         let connected = self.name_of_proxy.is_some() && self.xds_addr.is_none();
@@ -161,6 +173,9 @@ impl What {
 
 /// Prints it.
 pub(crate) async fn run(options: ProxyConfigOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+    if let Some(remark) = options.imagined() {
+        eprintln!("{remark}");
+    }
     let mut all = options.gather().await?;
     for (_, resources) in &mut all {
         if let Some(part) = &options.name {

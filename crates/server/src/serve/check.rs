@@ -20,8 +20,8 @@ pub(super) fn check(options: &ServeOptions) -> anyhow::Result<()> {
         anyhow::ensure!(
             options.insecure_grpc,
             "--grpc-addr {} is not loopback, and xDS is plaintext without authentication: whoever reaches it may say that it is \
-             a proxy of any namespace and reads that configuration. Put mutual TLS in front (a proxy that ends it on this \
-             machine, or ssh) and listen on 127.0.0.1, or, on a network where everybody may read all of it, add \
+             a proxy of any namespace and reads that configuration. Serve other machines over TLS, where each proxy proves who it \
+             is: --secure-grpc-addr :15012 (docs/identity.md). On a network where everybody may read all of it, add \
              --insecure-grpc (PILOTHOUSE_INSECURE_GRPC=true)",
             options.grpc_addr
         );
@@ -31,9 +31,17 @@ pub(super) fn check(options: &ServeOptions) -> anyhow::Result<()> {
              reads the configuration of any namespace."
         );
     }
-    if !is_loopback(options.http_addr) {
-        let (flag, address) = ("--http-addr", options.http_addr);
-        tracing::warn!(%address, flag, "Plaintext is served beyond this machine.");
+    let pages = [
+        ("--http-addr", Some(options.http_addr)),
+        ("--monitoring-addr", options.monitoring_addr),
+    ];
+    for (flag, address) in pages {
+        if let Some(address) = address.filter(|address| !is_loopback(*address)) {
+            tracing::warn!(%address, flag, "Plaintext is served beyond this machine.");
+        }
+    }
+    for (flag, instead) in options.istiod.given() {
+        tracing::warn!(flag, instead, "A flag of istiod has no effect.");
     }
     if !options.has_other_sources() && !options.reads_cluster() {
         tracing::warn!(
