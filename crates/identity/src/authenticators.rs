@@ -1,5 +1,6 @@
 //! All ways to prove who one is, in their order.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use model::node::{Identity, Node};
 
 use crate::caller::Caller;
 use crate::evidence::Evidence;
+use crate::jwt::Jwt;
 use crate::refusal::{Reason, Refusal};
 
 /// The longest that proving may take, whoever has to be asked.
@@ -31,7 +33,45 @@ pub trait Observer: Send + Sync {
     fn proven(&self, authenticator: &'static str);
 
     /// Somebody is turned away.
-    fn refused(&self, refusal: &Refusal);
+    fn refused(&self, refusal: &Refusal, claimant: &Claimant);
+}
+
+/// Who was turned away, as far as that is known. What it says of itself is not proven.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claimant {
+    /// Where it comes from; unknown once it has proven who it is.
+    pub peer: Option<SocketAddr>,
+    /// What it claims to be: the subject of its token, or the id of its node. Printable, and short; empty where it claims nothing.
+    pub claims: String,
+}
+
+/// The most characters of a claim.
+const LONGEST_CLAIM: usize = 200;
+
+impl Claimant {
+    fn of(evidence: &Evidence<'_>) -> Self {
+        let token = evidence.bearer().ok().flatten().and_then(Jwt::parse);
+        let subject = token.and_then(|token| token.claims["sub"].as_str().map(printable));
+        Self {
+            peer: Some(evidence.peer),
+            claims: subject.unwrap_or_default(),
+        }
+    }
+
+    fn proxy(node: &Node) -> Self {
+        Self {
+            peer: None,
+            claims: printable(&node.id),
+        }
+    }
+}
+
+/// The beginning of a text of somebody, without what could disturb a log.
+fn printable(text: &str) -> String {
+    let shown = text.chars().take(LONGEST_CLAIM);
+    shown
+        .map(|c| if c.is_ascii_graphic() { c } else { '?' })
+        .collect()
 }
 
 /// Every way that is open, in istiod's order: client certificate, `JWT_RULE`, Kubernetes, XFCC.
@@ -59,7 +99,7 @@ impl Authenticators {
             let detail = format!("not decided within {PATIENCE:?}");
             Err(Refusal::new(Reason::Unavailable, detail))
         });
-        asked.inspect_err(|refusal| self.observer.refused(refusal))
+        asked.inspect_err(|refusal| self.observer.refused(refusal, &Claimant::of(evidence)))
     }
 
     /// The identity of a caller as the proxy that it says it is.
@@ -69,7 +109,7 @@ impl Authenticators {
     /// When it is of another namespace or service account.
     pub fn authorize(&self, caller: &Caller, node: &Node) -> Result<Identity, Refusal> {
         let authorized = caller.as_proxy(node);
-        authorized.inspect_err(|refusal| self.observer.refused(refusal))
+        authorized.inspect_err(|refusal| self.observer.refused(refusal, &Claimant::proxy(node)))
     }
 
     async fn ask(&self, evidence: &Evidence<'_>) -> Result<Arc<Caller>, Refusal> {

@@ -21,7 +21,7 @@ mod oidc;
 mod refusal;
 mod xfcc;
 
-pub use authenticators::{Authenticator, Authenticators, Observer};
+pub use authenticators::{Authenticator, Authenticators, Claimant, Observer};
 pub use caller::{Caller, PodClaims, Source};
 pub use certificate::ClientCertificate;
 pub use domains::{Domains, TrustDomains};

@@ -9,8 +9,8 @@ use std::time::Instant;
 use anyhow::Context;
 use fetch::jwks::Fetcher;
 use identity::{
-    Authenticator, Authenticators, ClientCertificate, Domains, ForwardedCertificates, IdTokens,
-    KubernetesTokens, Observer, Refusal, Rule, TrustDomains,
+    Authenticator, Authenticators, Claimant, ClientCertificate, Domains, ForwardedCertificates,
+    IdTokens, KubernetesTokens, Observer, Refusal, Rule, TrustDomains,
 };
 use model::jwks::KeySource;
 use model::settings::Settings;
@@ -110,7 +110,7 @@ impl Observer for Told {
         proven.with_label_values(&[authenticator]).inc();
     }
 
-    fn refused(&self, refusal: &Refusal) {
+    fn refused(&self, refusal: &Refusal, claimant: &Claimant) {
         let reason = refusal.reason.as_str();
         let refused = &self.0.unauthenticated;
         refused.with_label_values(&[reason]).inc();
@@ -119,6 +119,15 @@ impl Observer for Told {
             return;
         };
         let detail = beginning(&refusal.detail);
-        tracing::warn!(reason, detail, left_out, "A caller was not authenticated.");
+        let Claimant { peer, claims } = claimant;
+        let peer = peer.map(tracing::field::display);
+        tracing::warn!(
+            reason,
+            peer,
+            claims,
+            detail,
+            left_out,
+            "A caller was not authenticated."
+        );
     }
 }

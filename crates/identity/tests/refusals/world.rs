@@ -14,9 +14,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body_util::BodyExt;
 use model::node::{Node, Role};
 use pilothouse_identity::{
-    Authenticator, Authenticators, ClientCertificate, Clusters, Domains, ForwardedCertificates,
-    IdTokens, KubernetesTokens, Observer, Reason, Refusal, ReviewError, Reviewed, Reviewer,
-    TrustDomains,
+    Authenticator, Authenticators, Claimant, ClientCertificate, Clusters, Domains,
+    ForwardedCertificates, IdTokens, KubernetesTokens, Observer, Reason, Refusal, ReviewError,
+    Reviewed, Reviewer, TrustDomains,
 };
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
@@ -40,7 +40,8 @@ struct Counter {
 impl Observer for Counter {
     fn proven(&self, _: &'static str) {}
 
-    fn refused(&self, refusal: &Refusal) {
+    fn refused(&self, refusal: &Refusal, claimant: &Claimant) {
+        assert!(claimant.claims.len() <= 200 && claimant.claims.is_ascii());
         self.refused.lock().unwrap().push(refusal.reason);
     }
 }
