@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use proto_envoy::envoy::config::core::v3::address::Address as Form;
 use proto_envoy::envoy::config::core::v3::socket_address::PortSpecifier;
-use proto_envoy::envoy::config::core::v3::{Address, SocketAddress};
+use proto_envoy::envoy::config::core::v3::{Address, SocketAddress, TrafficDirection};
 use proto_envoy::envoy::config::listener::v3::listener_filter_chain_match_predicate::Rule;
 use proto_envoy::envoy::config::listener::v3::{Listener, ListenerFilterChainMatchPredicate};
 
@@ -16,24 +16,41 @@ const OUTBOUND: &str = "virtualOutbound";
 /// The listener of a call: of its address, of every address at its port, or the one that takes what is redirected.
 pub(crate) fn find<'a>(listeners: &'a [Listener], call: &Call) -> Option<&'a Listener> {
     let named = |name: &str| listeners.iter().find(|l| l.name == name);
+    let is_inbound = |l: &&Listener| l.traffic_direction() == TrafficDirection::Inbound;
     if call.entry == Entry::Inbound {
-        return named(INBOUND);
+        return named(INBOUND).or_else(|| inbound(listeners.iter().filter(is_inbound), call));
     }
     let at = |wanted: &dyn Fn(IpAddr) -> bool| {
         listeners
             .iter()
             .find(|l| addresses(l).any(|(address, port)| port == call.port && wanted(address)))
     };
-    // Whoever does not say an address means one that the proxy is bound to.
+    // Whoever does not say an address means one that the proxy is bound to for what its workload sends.
     let bound = || {
         let of_port = |l: &&Listener| addresses(l).any(|(_, port)| port == call.port);
         let bound = listeners.iter().filter(|l| l.bind_to_port != Some(false));
-        bound.filter(|_| call.address.is_none()).find(of_port)
+        let outbound = bound.filter(|l| !is_inbound(l));
+        outbound.filter(|_| call.address.is_none()).find(of_port)
     };
     at(&|address| Some(address) == call.address)
         .or_else(|| at(&|address| address.is_unspecified()))
         .or_else(bound)
         .or_else(|| named(OUTBOUND))
+}
+
+/// The listener that takes a call to the workload where nothing is redirected: each port has one of its own.
+fn inbound<'a>(
+    inbound: impl Iterator<Item = &'a Listener> + Clone,
+    call: &Call,
+) -> Option<&'a Listener> {
+    let at = |wanted: &dyn Fn(IpAddr) -> bool| {
+        let is = |l: &&Listener| addresses(l).any(|(a, port)| port == call.port && wanted(a));
+        inbound.clone().find(is)
+    };
+    match call.address {
+        Some(stated) => at(&|address| address == stated).or_else(|| at(&|a| a.is_unspecified())),
+        None => at(&|_| true),
+    }
 }
 
 fn addresses(listener: &Listener) -> impl Iterator<Item = (IpAddr, u16)> {
@@ -72,5 +89,52 @@ fn holds(predicate: &ListenerFilterChainMatchPredicate, port: u16) -> bool {
             (range.start..range.end).contains(&i32::from(port))
         }
         None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listener(name: &str, address: &str, direction: TrafficDirection) -> Listener {
+        let socket = SocketAddress {
+            address: address.to_owned(),
+            port_specifier: Some(PortSpecifier::PortValue(9080)),
+            ..SocketAddress::default()
+        };
+        Listener {
+            name: name.to_owned(),
+            address: Some(Address {
+                address: Some(Form::SocketAddress(socket)),
+            }),
+            traffic_direction: direction.into(),
+            ..Listener::default()
+        }
+    }
+
+    #[test]
+    fn without_redirection_a_port_of_the_workload_is_not_one_of_a_service() {
+        let listeners = [
+            listener("own", "127.0.20.10", TrafficDirection::Inbound),
+            listener("service", "127.0.21.10", TrafficDirection::Outbound),
+        ];
+        let found = |entry, address: Option<&str>| {
+            let call = Call {
+                entry,
+                address: address.and_then(|a| a.parse().ok()),
+                port: 9080,
+                ..Call::default()
+            };
+            find(&listeners, &call).map(|listener| listener.name.as_str())
+        };
+        assert_eq!(found(Entry::Outbound, None), Some("service"));
+        assert_eq!(
+            found(Entry::Outbound, Some("127.0.20.10")),
+            Some("own"),
+            "it is bound there"
+        );
+        assert_eq!(found(Entry::Inbound, None), Some("own"));
+        assert_eq!(found(Entry::Inbound, Some("127.0.20.10")), Some("own"));
+        assert_eq!(found(Entry::Inbound, Some("127.0.21.10")), None);
     }
 }

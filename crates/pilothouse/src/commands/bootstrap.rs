@@ -102,13 +102,24 @@ pub(crate) struct BootstrapOptions {
 
 /// `INTERCEPTION_MODE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum InterceptionMode {
+pub(super) enum InterceptionMode {
     /// Applications dial the proxy.
     None,
     /// iptables REDIRECT.
     Redirect,
     /// iptables TPROXY.
     Tproxy,
+}
+
+impl InterceptionMode {
+    /// As node metadata has it.
+    pub(super) fn in_metadata(self) -> &'static str {
+        match self {
+            Self::None => "NONE",
+            Self::Redirect => "REDIRECT",
+            Self::Tproxy => "TPROXY",
+        }
+    }
 }
 
 impl BootstrapOptions {
@@ -212,12 +223,7 @@ fn node(o: &BootstrapOptions) -> anyhow::Result<Value> {
         "INSTANCE_IPS": ips,
     });
     if o.role == Role::Sidecar {
-        metadata["INTERCEPTION_MODE"] = match o.interception {
-            InterceptionMode::None => "NONE",
-            InterceptionMode::Redirect => "REDIRECT",
-            InterceptionMode::Tproxy => "TPROXY",
-        }
-        .into();
+        metadata["INTERCEPTION_MODE"] = o.interception.in_metadata().into();
     }
     if o.secure.proves_identity() {
         metadata["PILOTHOUSE_CERTIFICATES"] = "ads".into();

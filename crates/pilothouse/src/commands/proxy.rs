@@ -11,6 +11,7 @@ use server::settings::IngressOptions;
 use store::Snapshot;
 use xds::TypeUrl;
 
+use super::bootstrap::InterceptionMode;
 use super::proxy_config::gather::{self, Gathered};
 
 /// The name of a proxy that nobody named.
@@ -60,6 +61,11 @@ pub(crate) struct ProxyOptions {
     /// Its address, if it is not connected. Default: that of its Pod or WorkloadEntry in the folder.
     #[arg(long, value_name = "ADDRESS")]
     pub(super) ip: Option<IpAddr>,
+
+    /// How traffic gets to it, if it is a sidecar that is not connected: `none` for one on a machine without iptables rules, as
+    /// `pilothouse bootstrap` has it.
+    #[arg(long, value_enum, default_value = "redirect")]
+    pub(super) interception: InterceptionMode,
 
     /// Further node metadata, if it is not connected. May be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
@@ -154,6 +160,10 @@ impl ProxyOptions {
             ("NAMESPACE".to_owned(), namespace.to_owned()),
             ("INSTANCE_IPS".to_owned(), ip.to_owned()),
         ];
+        if id.starts_with("sidecar~") {
+            let mode = self.interception.in_metadata().to_owned();
+            metadata.push(("INTERCEPTION_MODE".to_owned(), mode));
+        }
         metadata.extend(self.metadata.iter().cloned());
         Ok(client::NodeOptions {
             mesh: None,
