@@ -79,7 +79,7 @@ mod tests {
         }
         for address in ["0.0.0.0:15010", ":15010", "[::]:15010", "10.0.0.1:15010"] {
             let error = checked(&["--grpc-addr", address]).unwrap_err();
-            for words in ["is not loopback", "mutual TLS", "--insecure-grpc"] {
+            for words in ["is not loopback", "--secure-grpc-addr", "--insecure-grpc"] {
                 assert!(error.contains(words), "{error}");
             }
             let told = ["--grpc-addr", address, "--insecure-grpc"];
