@@ -323,7 +323,7 @@ fn a_gateway_listens_at_the_address_that_it_states_for_its_machine() {
             "metadata": metadata,
         })));
         let listener = resource(&world, &view, TypeUrl::Listener, "0.0.0.0_8080").unwrap();
-        listener["address"]["socketAddress"]["address"]
+        listener["address"]["socket_address"]["address"]
             .as_str()
             .unwrap()
             .to_owned()
