@@ -10,6 +10,8 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use model::{Diagnostic, Severity};
 
+use crate::out::out;
+
 pub(crate) use terminal::width;
 
 /// Forms of output.
@@ -59,12 +61,11 @@ impl Verdict {
 
 /// Prints findings to standard output; `checked` is what was looked at, such as `3 objects`.
 pub(crate) fn print(findings: &[Diagnostic], checked: &str, format: Format) -> io::Result<()> {
-    let stdout = io::stdout();
     let style = terminal::Style {
-        color: stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        color: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
         width: terminal::width(),
     };
-    let mut out = io::BufWriter::new(stdout.lock());
+    let mut out = io::BufWriter::new(out());
     write(&mut out, findings, checked, format, style)?;
     out.flush()
 }

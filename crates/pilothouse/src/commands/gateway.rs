@@ -21,6 +21,7 @@ use super::local::proxy::Proxy;
 use super::local::{EnvoyOptions, until_asked_to_end};
 use listeners::Wanted;
 use running::Server;
+use crate::log::say;
 
 /// Flags of `pilothouse gateway`.
 #[derive(Args, Debug)]
@@ -113,7 +114,7 @@ async fn start_and_watch(options: &GatewayOptions, out: &mut dyn Write) -> anyho
     );
     let is_known = server.is_own() || options.secure.proves_identity();
     let mut proxy = Proxy::start(&envoy, &settings, kept.path(), &[])?;
-    eprintln!("Envoy: {}.", envoy.from);
+    say!("Envoy: {}.", envoy.from);
     let shown = async {
         let open = proxy.listening(&wanted.ports()).await?;
         let problems = problems::read(&pages, &wanted).await?;

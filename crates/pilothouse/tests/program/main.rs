@@ -8,6 +8,7 @@ mod certs;
 mod deployments;
 mod explain;
 mod load;
+mod logged;
 mod options;
 mod permissions;
 mod private;

@@ -10,6 +10,7 @@ use migrate::manifests::{Manifest, Manifests};
 use migrate::show::plain;
 
 use crate::yaml::write_yaml;
+use crate::log::say;
 
 /// The first line of each file.
 const HEADER: &str = "# Written by pilothouse migrate nginx; changes are lost when it runs again.";
@@ -43,7 +44,7 @@ pub(super) fn write(folder: &Path, manifests: &Manifests) -> anyhow::Result<()> 
     }
     for name in left {
         if !manifests.files.contains_key(&name) {
-            eprintln!(
+            say!(
                 "pilothouse: {} is of an earlier run and no longer meant: remove it",
                 folder.join(name).display()
             );

@@ -20,6 +20,7 @@ use sources::folder::Folder;
 use store::Snapshot;
 use xds::TypeUrl;
 use xlate::ViewOf;
+use crate::log::say;
 
 /// The largest answer of a server that is read.
 const LARGEST_DUMP: usize = 1 << 30;
@@ -205,12 +206,12 @@ pub(in crate::commands) fn snapshot(
             .iter()
             .filter(|d| d.severity >= Severity::Warning)
         {
-            eprintln!("{finding}");
+            say!("{finding}");
         }
     }
     let loaded = convert::load(settings, changes);
     for finding in &loaded.findings {
-        eprintln!("{finding}");
+        say!("{finding}");
     }
     Ok(loaded.store.snapshot())
 }
