@@ -113,7 +113,10 @@ fn missing(count: u64, json: bool) -> String {
 /// What is logged, as `--log` says. What no level is stated for is logged as by default.
 fn filter(level: &str) -> std::result::Result<EnvFilter, String> {
     let stated = || level.split(',').map(str::trim).filter(|s| !s.is_empty());
-    let of_all = |text: &str| text.parse::<tracing_subscriber::filter::LevelFilter>().is_ok();
+    let of_all = |text: &str| {
+        text.parse::<tracing_subscriber::filter::LevelFilter>()
+            .is_ok()
+    };
     let of_part = |text: &str| text.contains(['=', '[', ':']) || text.starts_with("pilothouse_");
     if let Some(wrong) = stated().find(|text| !of_all(text) && !of_part(text)) {
         return Err(format!(
@@ -255,7 +258,11 @@ mod tests {
     #[test]
     fn only_levels_and_parts_of_the_program_can_be_named() {
         let shown = |level: &str| filter(level).map(|filter| filter.to_string());
-        assert!(shown("verbose").unwrap_err().contains("\"verbose\" is no level"));
+        assert!(
+            shown("verbose")
+                .unwrap_err()
+                .contains("\"verbose\" is no level")
+        );
         assert!(shown("info,verbos").is_err());
         assert!(shown("foo=bar=1").is_err());
         for level in ["warn", "WARN", "off", "debug"] {
@@ -271,7 +278,10 @@ mod tests {
     #[test]
     fn missing_lines_are_told_as_the_log_tells_things() {
         let text = missing(1, false);
-        assert!(text.contains("  WARN 1 line of the log was dropped"), "{text}");
+        assert!(
+            text.contains("  WARN 1 line of the log was dropped"),
+            "{text}"
+        );
         let json: serde_json::Value = serde_json::from_str(&missing(7, true)).unwrap();
         assert_eq!(json["level"], "WARN");
         assert_eq!(json["fields"]["lines"], 7);

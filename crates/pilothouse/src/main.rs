@@ -35,6 +35,9 @@ enum Command {
     #[command(alias = "discovery")]
     Serve(Box<server::config::ServeOptions>),
     /// Print the bootstrap that a sidecar or gateway Envoy starts with.
+    ///
+    /// Start it as `envoy -c FILE --drain-strategy immediate --drain-time-s 45 --component-log-level misc:error`: then a revocation
+    /// holds for open connections too.
     Bootstrap(Box<commands::bootstrap::BootstrapOptions>),
     /// Run Envoy for a Gateway of the Gateway API: from a folder of manifests to a gateway that listens, in one command.
     Gateway(commands::gateway::GatewayOptions),
@@ -116,9 +119,7 @@ fn run(command: Command) -> ExitCode {
             log::start(&options.log, options.log_json);
             block_on(server::serve::serve(*options))
         }
-        Command::Bootstrap(options) => {
-            commands::bootstrap::run(&options, &mut out())
-        }
+        Command::Bootstrap(options) => commands::bootstrap::run(&options, &mut out()),
         Command::Gateway(options) => {
             log::start(&options.log, false);
             block_on(commands::gateway::run(options, &mut out()))
@@ -130,10 +131,9 @@ fn run(command: Command) -> ExitCode {
         Command::Cert(options) => block_on(commands::cert::run(&options, &mut out())),
         Command::Certs(options) => block_on(commands::certs::run(&options, &mut out())),
         Command::Load(options) => load(*options),
-        Command::ProxyConfig(options) => block_on(commands::proxy_config::run(
-            *options,
-            &mut out(),
-        )),
+        Command::ProxyConfig(options) => {
+            block_on(commands::proxy_config::run(*options, &mut out()))
+        }
         Command::Analyze(options) => {
             let code = async { Ok(commands::analyze::run(&options).await?.exit_code()) };
             return ended(block_on(code));
@@ -144,16 +144,10 @@ fn run(command: Command) -> ExitCode {
         Command::Migrate(options) => {
             return ended(block_on(commands::migrate::run(&options)));
         }
-        Command::Simulate(options) => {
-            block_on(commands::simulate::run(*options, &mut out()))
-        }
+        Command::Simulate(options) => block_on(commands::simulate::run(*options, &mut out())),
         Command::Status(options) => block_on(commands::status::run(&options)),
-        Command::RootCert(options) => {
-            block_on(commands::root_cert::run(&options, &mut out()))
-        }
-        Command::Explain(options) => {
-            block_on(commands::explain::run(*options, &mut out()))
-        }
+        Command::RootCert(options) => block_on(commands::root_cert::run(&options, &mut out())),
+        Command::Explain(options) => block_on(commands::explain::run(*options, &mut out())),
         Command::Echo(options) => block_on(commands::echo::run(options)),
         Command::Crds(options) => commands::crds::run(&options, &mut out()),
         Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),

@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::derive::{Closed, Derive};
 use crate::metrics::Metrics;
-use health::{Call, Health};
 pub use health::Stuck;
+use health::{Call, Health};
 use state::{Progress, Wait};
 pub use state::{SourceState, SourceStatus};
 

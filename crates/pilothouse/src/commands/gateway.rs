@@ -19,9 +19,9 @@ use super::bootstrap::secure::SecureOptions;
 use super::bootstrap::{self, BootstrapOptions};
 use super::local::proxy::Proxy;
 use super::local::{EnvoyOptions, until_asked_to_end};
+use crate::log::say;
 use listeners::Wanted;
 use running::Server;
-use crate::log::say;
 
 /// Flags of `pilothouse gateway`.
 #[derive(Args, Debug)]

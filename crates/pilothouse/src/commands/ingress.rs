@@ -21,9 +21,9 @@ use super::local::ports::{self, Fault};
 use super::local::proxy::Proxy;
 use super::local::server::OwnServer;
 use super::local::{EnvoyOptions, until_asked_to_end};
+use crate::log::say;
 use access::Requests;
 use overview::Overview;
-use crate::log::say;
 
 /// The classes that are served unless others are stated.
 const CLASSES: [&str; 2] = ["nginx", "higress"];

@@ -6,12 +6,12 @@ pub(super) mod server;
 
 use std::path::{Path, PathBuf};
 
+use crate::log::say;
 use anyhow::{Context, bail};
 use clap::Args;
 use envoy::program::{self, Envoy};
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
-use crate::log::say;
 
 /// Flags of the Envoy that is run.
 #[derive(Args, Debug)]

@@ -236,7 +236,10 @@ mod tests {
         assert!(!queue.flush(Duration::from_millis(10)));
         let lost = dropped.load(Ordering::SeqCst);
         // The thread may have taken as much as may wait.
-        assert!(lost >= all - 2 * WAITING_LINES as u64 && lost < all, "{lost}");
+        assert!(
+            lost >= all - 2 * WAITING_LINES as u64 && lost < all,
+            "{lost}"
+        );
 
         reader.set(|taken| taken.stuck = false);
         assert!(queue.flush(PATIENCE));

@@ -390,6 +390,10 @@ async fn a_fault_in_what_takes_reports_in_ends_no_feed() {
     world.supervisor.synced().await.unwrap();
     assert!(world.has("c").await);
     assert_eq!(world.supervisor.stuck(), None);
-    world.supervisor.check(Duration::from_secs(30)).await.unwrap();
+    world
+        .supervisor
+        .check(Duration::from_secs(30))
+        .await
+        .unwrap();
     assert_eq!(world.failures(&one, "panic"), 1);
 }

@@ -91,8 +91,5 @@ fn effect(effect: Effect) -> &'static str {
 }
 
 fn objects(count: usize) -> String {
-    match count {
-        1 => "1 object".to_owned(),
-        _ => format!("{count} objects"),
-    }
+    counted(count, "object")
 }

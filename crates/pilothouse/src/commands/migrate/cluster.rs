@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::log::say;
 use anyhow::{Context, bail};
 use kube::config::Kubeconfig;
 use kubernetes::source::{ClusterSource, Options};
@@ -12,7 +13,6 @@ use model::parse::Validation;
 use model::{AnyObject, Change, Contents, Kind, ObjectKey, Owner, Severity};
 use source_api::{Sink, Source, SourceEvent};
 use tokio_util::sync::CancellationToken;
-use crate::log::say;
 
 /// What is read of a cluster.
 const KINDS: [Kind; 5] = [

@@ -49,6 +49,7 @@ pub(super) fn objects(paths: &[PathBuf]) -> anyhow::Result<(Vec<AnyObject>, usiz
 /// Whether a document is an Ingress that is not read: of an old version, or somebody else's kind.
 fn is_of_old_ingress(diagnostic: &Diagnostic) -> bool {
     let old = [
+        "Ingress of extensions is not read",
         "objects of kind Ingress are",
         "Ingress of networking.k8s.io has no version",
     ];

@@ -9,8 +9,9 @@ use anyhow::{Context, bail};
 use migrate::manifests::{Manifest, Manifests};
 use migrate::show::plain;
 
-use crate::yaml::write_yaml;
+use crate::commands::text::counted;
 use crate::log::say;
+use crate::yaml::write_yaml;
 
 /// The first line of each file.
 const HEADER: &str = "# Written by pilothouse migrate nginx; changes are lost when it runs again.";
@@ -100,14 +101,15 @@ pub(super) fn summary(
 ) -> io::Result<()> {
     let objects: usize = manifests.files.values().map(Vec::len).sum();
     let (files, folder) = (manifests.files.len(), folder.display());
-    writeln!(out, "{objects} objects in {files} files in {folder}")?;
+    let (objects, files) = (counted(objects, "object"), counted(files, "file"));
+    writeln!(out, "{objects} in {files} in {folder}")?;
     let lost = &manifests.not_carried;
     if !lost.is_empty() {
         let closed = lost.iter().filter(|route| route.closed).count();
-        let routes = lost.len();
+        let routes = counted(lost.len(), "route");
         writeln!(
             out,
-            "Not carried, for {} cannot say it: {routes} routes, {closed} of them closed",
+            "Not carried, for {} cannot say it: {routes}, {closed} of them closed",
             manifests.kinds
         )?;
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::log::say;
 use anyhow::{Context, bail};
 use http::Method;
 use http_body_util::{BodyExt, Empty, Limited};
@@ -20,7 +21,6 @@ use sources::folder::Folder;
 use store::Snapshot;
 use xds::TypeUrl;
 use xlate::ViewOf;
-use crate::log::say;
 
 /// The largest answer of a server that is read.
 const LARGEST_DUMP: usize = 1 << 30;

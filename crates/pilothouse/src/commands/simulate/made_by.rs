@@ -7,6 +7,7 @@ use simulate::{End, Location, Type, Walk};
 use xds::TypeUrl;
 
 use super::super::explain::Explanations;
+use crate::commands::text::counted;
 use crate::log::say;
 
 /// The objects that made each part that a walk passes.
@@ -41,8 +42,10 @@ impl MadeBy {
                 Ok(all) => {
                     if let Some(first) = all.first().filter(|e| e.checked < e.candidates) {
                         say!(
-                            "pilothouse: time ran out after {} of {} objects: others may have made a {} too",
-                            first.checked, first.candidates, first.r#type
+                            "pilothouse: time ran out after {} of {}: others may have made a {} too",
+                            first.checked,
+                            counted(first.candidates, "object"),
+                            first.r#type
                         );
                     }
                     let objects = all.into_iter().map(|e| e.objects);
