@@ -7,6 +7,7 @@ mod ca;
 mod certs;
 mod deployments;
 mod explain;
+mod ledger;
 mod load;
 mod logged;
 mod options;
