@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::support::{Running, exchange, found, pilothouse, request, until};
 
@@ -22,10 +23,13 @@ struct Unread {
     http: SocketAddr,
 }
 
-/// A port that was free a moment ago: where the log cannot be read, it cannot say which one the system chose.
-fn free() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
+/// An address of this machine that nobody else listens on, and that no client is given: where the log cannot be read, it cannot
+/// say which port the system chose.
+fn vacant() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(18_080);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let port = NEXT.fetch_add(1, Ordering::Relaxed);
+    SocketAddr::from(([127, 83, high, low], port))
 }
 
 impl Unread {
@@ -33,7 +37,7 @@ impl Unread {
     fn start(begin: impl FnOnce(&[&str]) -> Command) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a.yaml"), service("a")).unwrap();
-        let http = free();
+        let http = vacant();
         let (config, page) = (folder.path().to_str().unwrap(), http.to_string());
         let mut command = begin(&[
             "serve",
