@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use explain::{Effect, Explanation, NamedObject, Participation, Settings};
 
-use super::super::text::{INDENT, entry, wrapped};
+use super::super::text::{INDENT, counted, entry, wrapped};
 
 /// Prints what made a resource.
 pub(super) fn explanation(out: &mut dyn Write, proxy: &str, found: &Explanation) -> io::Result<()> {
