@@ -156,66 +156,71 @@ async fn the_ledger_is_for_those_who_may_do_everything() {
     );
 }
 
-#[tokio::test]
-async fn a_rollback_of_everything_undoes_configuration_and_nothing_else() {
-    const CORE: &str = "/api/v1/namespaces/default";
-    const ENTRIES: &str = "/apis/networking.istio.io/v1/namespaces/default/workloadentries";
-    let world = World::new().await;
-    let entry = |name: &str, annotations: Value| {
-        json!({
-            "apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry",
-            "metadata": {"name": name, "annotations": annotations}, "spec": {"address": "10.0.0.1"},
-        })
-    };
-    let registered = || json!({"istio.io/autoRegistrationGroup": "vms"});
-    let object = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+const CORE: &str = "/api/v1/namespaces/default";
+const ENTRIES: &str = "/apis/networking.istio.io/v1/namespaces/default/workloadentries";
+
+fn entry(name: &str, annotations: Value) -> Value {
+    json!({
+        "apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry",
+        "metadata": {"name": name, "annotations": annotations}, "spec": {"address": "10.0.0.1"},
+    })
+}
+
+/// The annotation of a workload that has registered itself.
+fn registered() -> Value {
+    json!({"istio.io/autoRegistrationGroup": "vms"})
+}
+
+/// Objects that operators and the control plane have made; the revision of the last one.
+async fn at_first(world: &World) -> String {
     world.post(ROUTES, route("a", "a.com")).await;
     world.post(ROUTES, route("b", "b.com")).await;
-    own(&world, Method::POST, ENTRIES, entry("gone", registered())).await;
+    let gone = entry("gone", registered());
+    own(world, Method::POST, ENTRIES, gone).await;
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}, "data": {"k": "djE="},
     });
     let (_, last) = world.post(&format!("{CORE}/secrets"), secret).await;
-    let then = last["metadata"]["resourceVersion"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let revision = last["metadata"]["resourceVersion"].as_str();
+    revision.unwrap().to_owned()
+}
 
-    // What operators do, and what happens meanwhile.
+/// What operators do, and what happens meanwhile; the status that routes get.
+async fn meanwhile(world: &World) -> Value {
     let hosts = json!({"spec": {"hosts": ["c.com"]}});
     world.patch(MERGE, &format!("{ROUTES}/a"), hosts).await;
     let v2 = json!({"data": {"k": "djI="}});
     world
         .patch(MERGE, &format!("{CORE}/secrets/mine"), v2)
         .await;
-    own(
-        &world,
-        Method::DELETE,
-        &format!("{ENTRIES}/gone"),
-        Value::Null,
-    )
-    .await;
-    own(&world, Method::POST, ENTRIES, entry("came", registered())).await;
     world.post(ENTRIES, entry("by-hand", json!({}))).await;
-    let ca = object("Secret", "istio-ca-secret");
-    own(&world, Method::POST, &format!("{CORE}/secrets"), ca).await;
-    let roots = object("ConfigMap", "istio-ca-root-cert");
-    own(&world, Method::POST, &format!("{CORE}/configmaps"), roots).await;
-    let account = object("ServiceAccount", "web");
-    world
-        .post(&format!("{CORE}/serviceaccounts"), account)
-        .await;
+    let gone = format!("{ENTRIES}/gone");
+    own(world, Method::DELETE, &gone, Value::Null).await;
+    own(world, Method::POST, ENTRIES, entry("came", registered())).await;
+    for (kind, plural, name) in [
+        ("Secret", "secrets", "istio-ca-secret"),
+        ("ConfigMap", "configmaps", "istio-ca-root-cert"),
+    ] {
+        let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+        own(world, Method::POST, &format!("{CORE}/{plural}"), object).await;
+    }
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web"}});
+    let accounts = format!("{CORE}/serviceaccounts");
+    world.post(&accounts, account).await;
     let said = json!({"status": {"conditions": [{"type": "Reconciled", "status": "True"}]}});
     for name in ["a", "b"] {
-        own(
-            &world,
-            Method::PATCH,
-            &format!("{ROUTES}/{name}/status"),
-            said.clone(),
-        )
-        .await;
+        let path = format!("{ROUTES}/{name}/status");
+        own(world, Method::PATCH, &path, said.clone()).await;
     }
+    said["status"].clone()
+}
 
+#[tokio::test]
+async fn a_rollback_of_everything_undoes_configuration_and_nothing_else() {
+    let world = World::new().await;
+    let then = at_first(&world).await;
+    let said = meanwhile(&world).await;
     let roll = format!("/pilothouse/rollback?revision={then}");
     let (status, done) = world.post(&roll, json!({})).await;
     assert_eq!(status, 200, "{done}");
@@ -234,7 +239,7 @@ async fn a_rollback_of_everything_undoes_configuration_and_nothing_else() {
     );
     let (_, a) = world.get(&format!("{ROUTES}/a")).await;
     assert_eq!(a["spec"]["hosts"], json!(["a.com"]));
-    assert_eq!(a["status"], said["status"]);
+    assert_eq!(a["status"], said);
     for (path, there) in [
         (format!("{ENTRIES}/came"), true),
         (format!("{ENTRIES}/gone"), false),
