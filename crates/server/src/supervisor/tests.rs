@@ -397,3 +397,53 @@ async fn a_fault_in_what_takes_reports_in_ends_no_feed() {
         .unwrap();
     assert_eq!(world.failures(&one, "panic"), 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_feed_that_stands_still_is_noticed_and_one_that_goes_on_as_well() {
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let world = Supervised::told(Box::new(move |_, _| {
+        // Until the other end is dropped.
+        let _ = wait.lock().unwrap().recv();
+    }));
+    let one = Owner::new(10, "one");
+    let owner = one.clone();
+    let script: Script = Arc::new(move |_, out, stop| {
+        let owner = owner.clone();
+        Box::pin(async move {
+            let nothing = SourceEvent::Findings(owner.source.clone(), Vec::new());
+            out.send(nothing).await?;
+            stop.cancelled().await;
+            Ok(())
+        })
+    });
+    world.add(&one, script);
+    let limit = Duration::from_secs(60);
+    let noticed = async {
+        let brief = Duration::from_millis(100);
+        while !matches!(
+            world.supervisor.check(brief).await,
+            Err(Stuck::FeedSilent(_))
+        ) {}
+    };
+    tokio::time::timeout(limit, noticed).await.unwrap();
+    drop(go_on);
+    world.supervisor.check(limit).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_derive_thread_that_has_ended_is_noticed() {
+    let world = Supervised::start();
+    let limit = Duration::from_secs(60);
+    world.supervisor.check(limit).await.unwrap();
+    let died: Result<(), Closed> = world.derive.ask(|_| panic!("a scripted panic")).await;
+    assert!(died.is_err());
+    let stuck = world.supervisor.check(limit).await;
+    assert_eq!(stuck, Err(Stuck::DeriveEnded));
+    let known = async {
+        while world.supervisor.stuck() != Some(Stuck::DeriveEnded) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(limit, known).await.unwrap();
+}
