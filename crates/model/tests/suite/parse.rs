@@ -211,7 +211,7 @@ fn kinds_and_versions_of_former_times_are_refused_with_their_successors() {
         "f.yaml:1:24: error[PIL0003]: Endpoints of core/v1 is not read (write an EndpointSlice of discovery.k8s.io/v1 ",
         "f.yaml:3:40: error[PIL0003]: Ingress of extensions is not read (write it as Ingress of networking.k8s.io/v1",
         "f.yaml:5:14: error[PIL0003]: Ingress of networking.k8s.io has no version \"v1beta1\" (served versions are v1",
-        "f.yaml:7:63: error[PIL0003]: Endpoints of core/v1 is not read (write an EndpointSlice of discovery.k8s.io/v1 ",
+        "f.yaml:7:61: error[PIL0003]: Endpoints of core/v1 is not read (write an EndpointSlice of discovery.k8s.io/v1 ",
     ];
     let said = said(&parsed);
     assert_eq!(said.len(), wanted.len(), "{said:#?}");
