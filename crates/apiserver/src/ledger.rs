@@ -2,6 +2,8 @@
 //!
 //! For those who may do everything: the ledger shows and changes objects of every namespace.
 
+mod left;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -206,19 +208,21 @@ fn diff(api: &Api, request: &Request) -> Result<Response, Failure> {
     ))
 }
 
-/// Puts objects back as they were, as a new revision.
+/// Puts objects back as they were, as a new revision: one that is named, or all that are configuration.
 async fn rollback(api: &Arc<Api>, request: &Request) -> Result<Response, Failure> {
     let dry_run = request.dry_run()?;
     let to = revision(api, request, "revision")?;
     let only = object(api, request)?;
     let newest = api.store().read().revision();
     let mut changes = differences(api, newest, to)?;
-    if let Some((resource, id)) = &only {
-        changes.retain(|((r, i), ..)| r == resource.name() && i == id);
-    }
-    // The end of a namespace cannot be taken back, and one that is new would take its content with it.
-    changes.retain(|((r, _), ..)| r.as_str() != "namespaces" || only.is_some());
     changes.retain(|(_, now, then)| !now.iter().chain(then).any(is_terminating));
+    let left = match &only {
+        Some((resource, id)) => {
+            changes.retain(|((r, i), ..)| r == resource.name() && i == id);
+            Vec::new()
+        }
+        None => left::take_out(api, &mut changes, to)?,
+    };
     let catalog = api.catalog();
     let mut ops = Vec::new();
     for (key, now, then) in &mut changes {
@@ -240,10 +244,11 @@ async fn rollback(api: &Arc<Api>, request: &Request) -> Result<Response, Failure
             put: then.clone(),
         });
     }
-    let mut answer = json!({"to": to, "changes": shown(&changes), "dryRun": true});
+    let mut answer = json!({"to": to, "changes": shown(&changes), "left": left, "dryRun": true});
     if dry_run || ops.is_empty() {
         return Ok(ok(&answer));
     }
+    let count = ops.len();
     let author = Author {
         user: request.who.name.clone(),
         manager: request.manager().into(),
@@ -259,6 +264,7 @@ async fn rollback(api: &Arc<Api>, request: &Request) -> Result<Response, Failure
         _ => Failure::of_store(&error),
     })?;
     api.reload_definitions();
+    tracing::info!(to, objects = count, user = %request.who.name, "Objects were rolled back.");
     answer["dryRun"] = false.into();
     answer["revision"] = written.last().map(|s| s.revision).into();
     Ok(ok(&answer))

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::kinds::Kind;
 use model::object::{ObjectKey, ObjectName};
-use model::parse::Validation;
-use model::{Change, Collection, Contents, Diagnostic, Owner};
+use model::parse::{Validation, code};
+use model::{Change, Collection, Contents, Diagnostic, Origin, Owner, Severity};
 use source_api::{Running, Sink, Source, SourceError, SourceEvent};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,11 @@ use crate::store::{EventKind, ObjectId, ResourceName, Store, Stored};
 
 /// How many objects are told at once while everything is told.
 const PART: usize = 2048;
+/// A kind that is stored for clients, and that stands for endpoints elsewhere.
+const ENDPOINTS: &str = "endpoints";
+/// What its authors are told.
+pub(crate) const INSTEAD_OF_ENDPOINTS: &str =
+    "write an EndpointSlice of discovery.k8s.io/v1 with the label kubernetes.io/service-name";
 /// How many such parts may wait to be told.
 const PARTS: usize = 4;
 
@@ -107,17 +112,35 @@ impl ApiSource {
     }
 
     async fn tell_findings(&self, sink: &Sink) -> Result<(), SourceError> {
-        let all = self.findings.values().flatten().cloned().collect();
+        let mut all: Vec<Diagnostic> = self.findings.values().flatten().cloned().collect();
+        all.extend(self.unread());
         let id = self.owner.source.clone();
         Ok(sink.send(SourceEvent::Findings(id, all)).await?)
     }
 
+    /// What is stored and read by nobody, though its authors may expect it.
+    fn unread(&self) -> Vec<Diagnostic> {
+        let memory = self.store.read();
+        let stored = memory.list(&ENDPOINTS.into(), None, None);
+        stored
+            .map(|(id, _)| {
+                let message = format!("Endpoints {}/{} is not read", id.namespace, id.name);
+                let mut found = Diagnostic::new(code::UNKNOWN_KIND, Severity::Warning, message);
+                found.help = Some(INSTEAD_OF_ENDPOINTS.into());
+                found.origin = Some(Origin::Source(self.owner.source.clone()));
+                found
+            })
+            .collect()
+    }
+
     async fn tell_changes(&mut self, sink: &Sink) -> Result<(), SourceError> {
+        let mut findings_differ = false;
         let events: Option<Vec<_>> = {
             let memory = self.store.read();
             let events = memory.events_after(self.seen);
             let seen = memory.revision();
             let ours = events.map(|all| {
+                let all = all.inspect(|e| findings_differ |= e.resource.as_str() == ENDPOINTS);
                 let known = all.filter_map(|e| Some((*self.kinds.get(&e.resource)?, e.clone())));
                 known.collect()
             });
@@ -133,7 +156,6 @@ impl ApiSource {
             return self.tell_all(sink).await;
         };
         let mut changes = Vec::with_capacity(events.len());
-        let mut findings_differ = false;
         for (kind, event) in events {
             let key = key(kind, &event.id);
             let known = self.findings.remove(&key);

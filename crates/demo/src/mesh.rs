@@ -278,7 +278,8 @@ impl Mesh {
             "--file-flush-interval-msec",
             "100",
         ];
-        let args: Vec<String> = args.iter().map(|&a| a.to_owned()).collect();
+        let args = args.iter().chain(&envoy::FLAGS);
+        let args: Vec<String> = args.map(|&a| a.to_owned()).collect();
         let process = process_of(&name);
         let log = self.log(&process);
         self.others.push(Process::start(

@@ -9,6 +9,7 @@ mod check;
 mod closed;
 mod de;
 mod encode;
+mod former;
 mod hosts;
 mod json;
 mod judge;
@@ -336,7 +337,11 @@ impl<'a> Reader<'a> {
             "" => format!("unknown kind {kind:?}"),
             _ => format!("unknown kind {kind:?} of {group}"),
         };
-        if let Some(near) = near {
+        if let Some(help) = former::successor(group, kind) {
+            let of = if group.is_empty() { "core/v1" } else { group };
+            let message = format!("{kind} of {of} is not read");
+            self.refuse(at, line, code::UNKNOWN_KIND, message, Some(help.to_owned()));
+        } else if let Some(near) = near {
             let help = format!("did you mean {} of {}?", near.name(), near.api_version());
             self.refuse(at, line, code::UNKNOWN_KIND, message, Some(help));
             self.close(node, line, near);

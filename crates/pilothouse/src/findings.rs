@@ -10,6 +10,8 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use model::{Diagnostic, Severity};
 
+use crate::out::out;
+
 pub(crate) use terminal::width;
 
 /// Forms of output.
@@ -59,7 +61,7 @@ impl Verdict {
 
 /// Prints findings to standard output; `checked` is what was looked at, such as `3 objects`.
 pub(crate) fn print(findings: &[Diagnostic], checked: &str, format: Format) -> io::Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(out());
     write(&mut out, findings, checked, format, style())?;
     out.flush()
 }
@@ -70,7 +72,7 @@ pub(crate) fn print_some(
     all: &[Diagnostic],
     checked: &str,
 ) -> io::Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(out());
     terminal::write_some(&mut out, shown, all, checked, style())?;
     out.flush()
 }

@@ -1,30 +1,167 @@
 //! The log: a line for each event, whatever names and messages hold.
 //!
 //! A name with a line break would otherwise write lines of its own. Events are escaped where they are written, so that no
-//! message needs to think of it.
+//! message needs to think of it. Whoever logs waits for nobody: a thread writes the lines ([`queue`]), so that neither a full
+//! pipe nor one that is closed stops any work.
 
-use std::io::{IsTerminal, Result, Stderr, Write};
+mod queue;
+
+use std::any::Any;
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fmt::Arguments;
+use std::fs::File;
+use std::io::{IsTerminal, Result, Write};
+use std::os::fd::AsFd;
+use std::panic::PanicHookInfo;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+
+use queue::Queue;
+
+/// What is logged where nothing else is said.
+const DEFAULT: &str = "info";
+
+/// How long the end of the program waits for the reader of the log.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The way to the standard error, once the log has begun.
+static QUEUE: OnceLock<Queue> = OnceLock::new();
+
+/// Tells the user something on the standard error, as `eprintln!` does; where nobody reads it, nothing happens.
+macro_rules! say {
+    ($($words:tt)*) => {
+        $crate::log::tell(format_args!($($words)*))
+    };
+}
+pub(crate) use say;
+
+/// Writes a line to the standard error: after what is logged, where something is.
+pub(crate) fn tell(words: Arguments<'_>) {
+    match QUEUE.get() {
+        Some(queue) => queue.put(format!("{words}\n").into_bytes()),
+        // Nobody can be told of a failure.
+        None => _ = writeln!(std::io::stderr(), "{words}"),
+    }
+}
 
 /// Writes events to the standard error from here on.
 pub(crate) fn start(level: &str, json: bool) {
-    let filter = EnvFilter::try_new(level).unwrap_or_else(|error| {
-        eprintln!("pilothouse: --log {level:?}: {error}; using info");
-        EnvFilter::new("info")
+    let queue = match to_stderr(json) {
+        Ok(queue) => QUEUE.get_or_init(|| queue),
+        Err(error) => return say!("pilothouse: there is no log: {error}"),
+    };
+    let filter = filter(level).unwrap_or_else(|why| {
+        say!("pilothouse: --log {level:?}: {why}; using {DEFAULT}");
+        EnvFilter::new(DEFAULT)
     });
     let colours = !json && std::io::stderr().is_terminal();
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_target(false)
-        .with_writer(move || Lines::<Stderr> {
-            to: std::io::stderr(),
+        .log_internal_errors(false)
+        .with_writer(move || Lines {
+            to: Put(queue),
             colours,
         });
     if json {
         subscriber.json().init();
     } else {
         subscriber.with_ansi(colours).init();
+    }
+    // The usual hook writes to the standard error, and would wait for its reader.
+    std::panic::set_hook(Box::new(on_panic));
+}
+
+/// Waits until what was logged is written; not for long where nobody takes it.
+pub(crate) fn finish() {
+    if let Some(queue) = QUEUE.get() {
+        queue.flush(PATIENCE);
+    }
+}
+
+/// The thread that writes to the standard error.
+fn to_stderr(json: bool) -> Result<Queue> {
+    // Not by way of Rust's handle: while the thread waits for a reader, that would be locked for everybody.
+    let stderr = File::from(std::io::stderr().as_fd().try_clone_to_owned()?);
+    let missing = Box::new(move |count| missing(count, json));
+    Queue::start(stderr, missing, server::dropped::add)
+}
+
+/// The line that says that lines are missing, as the log writes lines.
+fn missing(count: u64, json: bool) -> String {
+    let mut time = String::new();
+    // A line without its time is better than none.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+    let words = match count {
+        1 => "1 line of the log was dropped: it was not written in time.".to_owned(),
+        _ => format!("{count} lines of the log were dropped: they were not written in time."),
+    };
+    match json {
+        false => format!("{time}  WARN {words} lines={count}\n"),
+        true => {
+            let fields = serde_json::json!({"message": words, "lines": count});
+            let line = serde_json::json!({"timestamp": time, "level": "WARN", "fields": fields});
+            format!("{line}\n")
+        }
+    }
+}
+
+/// What is logged, as `--log` says. What no level is stated for is logged as by default.
+fn filter(level: &str) -> std::result::Result<EnvFilter, String> {
+    let stated = || level.split(',').map(str::trim).filter(|s| !s.is_empty());
+    let of_all = |text: &str| {
+        text.parse::<tracing_subscriber::filter::LevelFilter>()
+            .is_ok()
+    };
+    let of_part = |text: &str| text.contains(['=', '[', ':']) || text.starts_with("pilothouse_");
+    if let Some(wrong) = stated().find(|text| !of_all(text) && !of_part(text)) {
+        return Err(format!(
+            "{wrong:?} is no level; levels are error, warn, info, debug, trace and off"
+        ));
+    }
+    let whole = match stated().any(of_all) {
+        true => level.to_owned(),
+        // Otherwise the errors of all other parts would be silent.
+        false => format!("{DEFAULT},{level}"),
+    };
+    EnvFilter::try_new(whole).map_err(|error| error.to_string())
+}
+
+fn on_panic(info: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let thread = thread.name().unwrap_or("unnamed");
+    let place = info.location().map(ToString::to_string).unwrap_or_default();
+    let words = panic_words(info.payload());
+    let trace = Backtrace::capture();
+    match trace.status() {
+        BacktraceStatus::Captured => {
+            tracing::error!(thread, place, backtrace = %trace, "A thread panicked, which is a bug: {words}");
+        }
+        _ => tracing::error!(thread, place, "A thread panicked, which is a bug: {words}"),
+    }
+}
+
+fn panic_words(payload: &dyn Any) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("it does not say why")
+}
+
+/// Puts what is written to it where it will be written.
+struct Put(&'static Queue);
+
+impl Write for Put {
+    fn write(&mut self, line: &[u8]) -> Result<usize> {
+        self.0.put(line.to_vec());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -116,5 +253,37 @@ mod tests {
             lines[1].ends_with("fine\tas it is") && lines[2].is_empty(),
             "{text:?}"
         );
+    }
+
+    #[test]
+    fn only_levels_and_parts_of_the_program_can_be_named() {
+        let shown = |level: &str| filter(level).map(|filter| filter.to_string());
+        assert!(
+            shown("verbose")
+                .unwrap_err()
+                .contains("\"verbose\" is no level")
+        );
+        assert!(shown("info,verbos").is_err());
+        assert!(shown("foo=bar=1").is_err());
+        for level in ["warn", "WARN", "off", "debug"] {
+            assert!(shown(level).is_ok(), "{level}");
+        }
+        // What is not named is not silent.
+        let of_part = shown("pilothouse_server=debug").unwrap();
+        assert!(of_part.contains("info"), "{of_part}");
+        let both = shown("error,pilothouse_server=debug").unwrap();
+        assert!(!both.contains("info"), "{both}");
+    }
+
+    #[test]
+    fn missing_lines_are_told_as_the_log_tells_things() {
+        let text = missing(1, false);
+        assert!(
+            text.contains("  WARN 1 line of the log was dropped"),
+            "{text}"
+        );
+        let json: serde_json::Value = serde_json::from_str(&missing(7, true)).unwrap();
+        assert_eq!(json["level"], "WARN");
+        assert_eq!(json["fields"]["lines"], 7);
     }
 }

@@ -3,6 +3,7 @@
 mod commands;
 mod findings;
 mod log;
+mod out;
 mod yaml;
 
 use std::process::ExitCode;
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use findings::Verdict;
+use out::out;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -36,6 +38,9 @@ enum Command {
     )]
     Serve(Box<server::config::ServeOptions>),
     /// Print the bootstrap that a sidecar or gateway Envoy starts with.
+    ///
+    /// Start it as `envoy -c FILE --drain-strategy immediate --drain-time-s 45 --component-log-level misc:error`: then a revocation
+    /// holds for open connections too.
     Bootstrap(Box<commands::bootstrap::BootstrapOptions>),
     /// Run Envoy for a Gateway of the Gateway API: from a folder of manifests to a gateway that listens, in one command.
     Gateway(commands::gateway::GatewayOptions),
@@ -107,15 +112,19 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let result = match cli.command {
+    let code = run(Cli::parse().command);
+    log::finish();
+    code
+}
+
+/// Runs a command; the status that the program ends with.
+fn run(command: Command) -> ExitCode {
+    let result = match command {
         Command::Serve(options) => {
             log::start(&options.log, options.log_json);
             block_on(server::serve::serve(*options))
         }
-        Command::Bootstrap(options) => {
-            commands::bootstrap::run(&options, &mut std::io::stdout().lock())
-        }
+        Command::Bootstrap(options) => commands::bootstrap::run(&options, &mut out()),
         Command::Gateway(options) => {
             log::start(&options.log, false);
             block_on(commands::gateway::run(options, &mut out()))
@@ -124,13 +133,12 @@ fn main() -> ExitCode {
             log::start(&options.log, false);
             block_on(commands::ingress::run(*options, &mut out()))
         }
-        Command::Cert(options) => block_on(commands::cert::run(&options, &mut std::io::stdout())),
-        Command::Certs(options) => block_on(commands::certs::run(&options, &mut std::io::stdout())),
+        Command::Cert(options) => block_on(commands::cert::run(&options, &mut out())),
+        Command::Certs(options) => block_on(commands::certs::run(&options, &mut out())),
         Command::Load(options) => load(*options),
-        Command::ProxyConfig(options) => block_on(commands::proxy_config::run(
-            *options,
-            &mut std::io::stdout(),
-        )),
+        Command::ProxyConfig(options) => {
+            block_on(commands::proxy_config::run(*options, &mut out()))
+        }
         Command::Analyze(options) => {
             let code = async { Ok(commands::analyze::run(&options).await?.exit_code()) };
             return ended(block_on(code));
@@ -141,16 +149,10 @@ fn main() -> ExitCode {
         Command::Migrate(options) => {
             return ended(block_on(commands::migrate::run(&options)));
         }
-        Command::Simulate(options) => {
-            block_on(commands::simulate::run(*options, &mut std::io::stdout()))
-        }
+        Command::Simulate(options) => block_on(commands::simulate::run(*options, &mut out())),
         Command::Status(options) => block_on(commands::status::run(&options)),
-        Command::RootCert(options) => {
-            block_on(commands::root_cert::run(&options, &mut std::io::stdout()))
-        }
-        Command::Explain(options) => {
-            block_on(commands::explain::run(*options, &mut std::io::stdout()))
-        }
+        Command::RootCert(options) => block_on(commands::root_cert::run(&options, &mut out())),
+        Command::Explain(options) => block_on(commands::explain::run(*options, &mut out())),
         Command::Echo(options) => block_on(commands::echo::run(options)),
         Command::Crds(options) => commands::crds::run(&options, &mut out()),
         Command::Kubeconfig(options) => commands::kubeconfig::run(&options, &mut out()),
@@ -177,10 +179,16 @@ fn main() -> ExitCode {
     ended(result.map(|()| ExitCode::SUCCESS))
 }
 
+/// As a shell reports programs that end because nobody reads what they print.
+const READER_LEFT: u8 = 141;
+
 /// The status that the program ends with.
 fn ended(result: anyhow::Result<ExitCode>) -> ExitCode {
     result.unwrap_or_else(|error| {
-        eprintln!("pilothouse: {error:#}");
+        if out::reader_left() {
+            return ExitCode::from(READER_LEFT);
+        }
+        log::say!("pilothouse: {error:#}");
         ExitCode::from(2)
     })
 }
@@ -196,17 +204,13 @@ fn load(options: client::LoadOptions) -> anyhow::Result<()> {
         runtime.on_thread_start(|| _ = rustix::process::nice(NICE));
     }
     runtime.enable_all().build()?.block_on(async {
-        let out = &mut std::io::stdout();
+        let out = &mut out();
         match options.scenario.clone() {
             Some(path) => _ = client::run_scenario(options, &path, out).await?,
             None => _ = client::run_load(options, out).await?,
         }
         Ok(())
     })
-}
-
-fn out() -> std::io::Stdout {
-    std::io::stdout()
 }
 
 fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {

@@ -366,7 +366,7 @@ pub struct ServeOptions {
     #[arg(long, alias = "log_as_json", env = "PILOTHOUSE_LOG_JSON")]
     pub log_json: bool,
 
-    /// Log level, or directives such as `info,xlate=debug`.
+    /// Log level: error, warn, info, debug, trace or off; with others for parts of the program, as `info,pilothouse_xlate=debug`.
     #[arg(
         long,
         env = "PILOTHOUSE_LOG",

@@ -302,6 +302,11 @@ impl Derive {
         answer.await.map_err(|_| Closed)
     }
 
+    /// Whether the thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.queue.is_closed()
+    }
+
     fn send(&self, message: Message) -> Result<(), Closed> {
         self.queue.send(message).map_err(|_| Closed)
     }

@@ -86,7 +86,8 @@ const LARGEST_HEAD: usize = 16 << 10;
 /// How long a client may take to read an answer.
 const READING: Duration = Duration::from_secs(60);
 
-/// How long the derive thread may take to answer `/live`; the whole of a large mesh can keep it for seconds.
+/// How long the feed of changes and the derive thread may take to answer `/live`; the whole of a large mesh can keep the latter
+/// for seconds.
 const WORKING: Duration = Duration::from_secs(8);
 
 /// Serves until `stop`.
@@ -177,6 +178,9 @@ async fn answer(
             if let Some(why) = fault {
                 let words = format!("not ready: the API store cannot write: {why}\n");
                 text(StatusCode::SERVICE_UNAVAILABLE, words)
+            } else if let Some(stuck) = pages.supervisor.stuck() {
+                let words = format!("not ready: {stuck}\n");
+                text(StatusCode::SERVICE_UNAVAILABLE, words)
             } else if pages.ready.load(Ordering::Acquire) {
                 let words = match pages.warm.is_serving() {
                     true => "ready: proxies get what they had; configuration is still being read\n",
@@ -237,18 +241,11 @@ async fn ask_for(what: &str, request: &Request<Incoming>, peer: IpAddr, pages: &
     }
 }
 
-/// Whether the process does its work: the derive thread, on which everything waits, takes the next message.
+/// Whether the process does its work: what sources report comes through to the derive thread, on which everything waits.
 async fn live(pages: &Pages) -> Page {
-    match tokio::time::timeout(WORKING, pages.derive.ask(|_| ())).await {
-        Ok(Ok(())) => text(StatusCode::OK, "alive\n"),
-        Ok(Err(_)) => {
-            let words = "the derive thread has ended\n";
-            text(StatusCode::SERVICE_UNAVAILABLE, words)
-        }
-        Err(_) => {
-            let words = format!("the derive thread has not answered for {WORKING:?}\n");
-            text(StatusCode::SERVICE_UNAVAILABLE, words)
-        }
+    match pages.supervisor.check(WORKING).await {
+        Ok(()) => text(StatusCode::OK, "alive\n"),
+        Err(stuck) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{stuck}\n")),
     }
 }
 
@@ -291,6 +288,7 @@ async fn metrics(pages: &Pages) -> Page {
     let (analyzed, _) = pages.analyst.latest();
     let found = analyzed.current().map(|f| &f.diagnostic);
     pages.metrics.analysed(found);
+    pages.metrics.note_dropped_lines(crate::dropped::total());
     match pages.metrics.text() {
         Ok(body) => typed(StatusCode::OK, "text/plain; version=0.0.4", body),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),

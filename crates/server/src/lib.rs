@@ -12,6 +12,7 @@ pub mod config;
 pub mod debug;
 pub mod deployments;
 pub mod derive;
+pub mod dropped;
 pub mod findings;
 pub mod http;
 pub mod issuing;

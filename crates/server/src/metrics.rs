@@ -12,6 +12,7 @@ mod webhooks;
 mod writing;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::{Diagnostic, Severity};
 use prometheus::{
@@ -96,6 +97,10 @@ pub struct Metrics {
     pub limited_streams: IntCounter,
     /// Log lines about clients that were left out.
     pub quieted: IntCounter,
+    /// Log lines that were not written in time.
+    dropped_lines: IntCounter,
+    /// How many of them were counted.
+    dropped_lines_seen: AtomicU64,
     /// Seconds of each stage of a push.
     pub stages: Stages,
     /// Queries evaluated.
@@ -309,6 +314,12 @@ impl Metrics {
                 "pilothouse_suppressed_log_lines_total",
                 "Log lines caused by clients that were suppressed because there were too many.",
             )?,
+            dropped_lines: counter(
+                r,
+                "pilothouse_log_lines_dropped_total",
+                "Log lines that were dropped because whoever reads the log did not take them in time.",
+            )?,
+            dropped_lines_seen: AtomicU64::new(0),
             stages: Stages::new(r)?,
             evaluations: counter(r, "pilothouse_evaluations_total", "Queries evaluated.")?,
             memos: gauge(r, "pilothouse_memos", "Derived values kept.")?,
@@ -384,6 +395,12 @@ impl Metrics {
     /// If a metric does not encode: a bug.
     pub fn text(&self) -> prometheus::Result<String> {
         TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+
+    /// Takes over how many lines of the log were dropped since the process began.
+    pub(crate) fn note_dropped_lines(&self, total: u64) {
+        let before = self.dropped_lines_seen.fetch_max(total, Ordering::Relaxed);
+        self.dropped_lines.inc_by(total.saturating_sub(before));
     }
 
     /// Takes over how many findings analysis has. Every code is there, that of none with 0.

@@ -4,9 +4,11 @@
 //! source that is removed takes its objects with it. Events reach the derive thread through here, so that it is known how
 //! far each source is, and that each speaks for itself only.
 
+mod health;
 mod state;
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,11 +16,13 @@ use model::{Change, Diagnostic, Owner, SourceId};
 use source_api::backoff::Backoff;
 use source_api::{Delivery, Sink, Source, SourceError, SourceEvent};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::{AbortHandle, JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::derive::{Closed, Derive};
 use crate::metrics::Metrics;
+pub use health::Stuck;
+use health::{Call, Health};
 use state::{Progress, Wait};
 pub use state::{SourceState, SourceStatus};
 
@@ -55,6 +59,7 @@ struct Shared {
     entries: Mutex<Entries>,
     /// Tells that some source came further.
     progressed: watch::Sender<()>,
+    health: Health,
     stop: CancellationToken,
 }
 
@@ -68,6 +73,20 @@ struct Entry {
     progress: Progress,
     stop: CancellationToken,
     task: Option<JoinHandle<()>>,
+    /// The run that is under way.
+    running: Option<AbortHandle>,
+    /// The last run of which something could not be taken in.
+    broken: Option<u64>,
+}
+
+impl Entry {
+    /// Ends the run that is under way, if it is the broken one.
+    fn end_broken(&self) {
+        let is_broken = self.broken.is_some_and(|run| self.progress.is_run(run));
+        if let Some(running) = self.running.as_ref().filter(|_| is_broken) {
+            running.abort();
+        }
+    }
 }
 
 impl Supervisor {
@@ -79,6 +98,7 @@ impl Supervisor {
         stop: CancellationToken,
     ) -> Self {
         let (queue, deliveries) = mpsc::unbounded_channel();
+        let (calls, called) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             derive,
             metrics,
@@ -86,9 +106,11 @@ impl Supervisor {
             queue,
             entries: Mutex::default(),
             progressed: watch::Sender::new(()),
+            health: Health::new(calls),
             stop,
         });
-        tokio::spawn(feed(shared.clone(), deliveries));
+        tokio::spawn(feed(shared.clone(), deliveries, called));
+        tokio::spawn(health::watch(shared.clone()));
         Self(shared)
     }
 
@@ -118,6 +140,8 @@ impl Supervisor {
             progress: Progress::new(source.collections(), patience),
             stop: stop.clone(),
             task: None,
+            running: None,
+            broken: None,
         };
         let entry = entries.by_owner.entry(owner.clone()).or_insert(entry);
         let supervision = supervise(self.0.clone(), owner, Some(source), make, stop);
@@ -167,6 +191,25 @@ impl Supervisor {
         let _ = self.0.metrics.sources_in_sync.remove_label_values(&[&name]);
         self.0.progressed.send_replace(());
         true
+    }
+
+    /// What keeps changes from coming through, as far as it is known without asking.
+    pub fn stuck(&self) -> Option<Stuck> {
+        self.0.stuck(Instant::now())
+    }
+
+    /// Asks whether changes come through. What stands on their way has this long to answer.
+    ///
+    /// # Errors
+    ///
+    /// When they do not.
+    pub async fn check(&self, patience: Duration) -> Result<(), Stuck> {
+        let answer = self.0.ask(patience).await;
+        // At the end of the process nothing is to come through any more.
+        answer.or_else(|stuck| match self.0.stop.is_cancelled() {
+            true => Ok(()),
+            false => Err(stuck),
+        })
     }
 
     /// Every source, by precedence.
@@ -226,6 +269,37 @@ impl Supervisor {
 impl Shared {
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stuck(&self, now: Instant) -> Option<Stuck> {
+        if self.stop.is_cancelled() {
+            return None;
+        }
+        self.health.known(self.derive.has_ended(), now)
+    }
+
+    /// Takes what a source reports. Where that fails because of a bug, the source begins anew: what it said is lost.
+    fn take_or_restart(&self, delivery: Delivery) -> Result<(), Closed> {
+        let (owner, run) = (delivery.owner.clone(), delivery.run);
+        // Nothing is left half done but in progress and findings of the source, which its next run replaces.
+        let taken = catch_unwind(AssertUnwindSafe(|| self.take(delivery)));
+        taken.unwrap_or_else(|_| {
+            self.metrics.internal_errors.inc();
+            tracing::error!(source = %owner, "What a source reported could not be taken in; it begins anew.");
+            if let Some(entry) = self.entries().by_owner.get_mut(&owner) {
+                entry.broken = Some(run);
+                entry.end_broken();
+            }
+            Ok(())
+        })
+    }
+
+    /// Notes the run of a source that is under way.
+    fn note_running(&self, owner: &Owner, running: AbortHandle) {
+        if let Some(entry) = self.entries().by_owner.get_mut(owner) {
+            entry.running = Some(running);
+            entry.end_broken();
+        }
     }
 
     fn sink(&self, owner: &Owner, run: u64) -> Sink {
@@ -306,15 +380,25 @@ impl Entries {
     }
 }
 
-/// Hands what sources report to the derive thread. What waits here has its room in the derive thread's queue.
-async fn feed(shared: Arc<Shared>, mut deliveries: mpsc::UnboundedReceiver<Delivery>) {
+/// Hands what sources report to the derive thread. What waits here has its room in the derive thread's queue. It ends with the
+/// process only.
+async fn feed(
+    shared: Arc<Shared>,
+    mut deliveries: mpsc::UnboundedReceiver<Delivery>,
+    mut calls: mpsc::UnboundedReceiver<Call>,
+) {
     loop {
         tokio::select! {
             delivery = deliveries.recv() => {
                 let Some(delivery) = delivery else { return };
-                if shared.take(delivery).is_err() {
+                if shared.take_or_restart(delivery).is_err() {
                     return;
                 }
+            }
+            call = calls.recv() => {
+                let Some(call) = call else { return };
+                // Nobody waits for the answer any more if this fails.
+                let _ = call.send(());
             }
             () = shared.stop.cancelled() => return,
         }
@@ -345,7 +429,7 @@ async fn supervise(
             }
         };
         let started = Instant::now();
-        let Some(ended) = run_once(source, sink, &stop).await else {
+        let Some(ended) = run_once(&shared, &owner, source, sink, &stop).await else {
             return;
         };
         if started.elapsed() >= BACKOFF.longest {
@@ -364,9 +448,16 @@ async fn supervise(
 type Ended = Result<Result<(), SourceError>, JoinError>;
 
 /// Runs a source until it ends by itself; `None` when it was stopped.
-async fn run_once(source: Box<dyn Source>, sink: Sink, stop: &CancellationToken) -> Option<Ended> {
+async fn run_once(
+    shared: &Shared,
+    owner: &Owner,
+    source: Box<dyn Source>,
+    sink: Sink,
+    stop: &CancellationToken,
+) -> Option<Ended> {
     let token = stop.child_token();
     let mut task = tokio::spawn(async move { source.run(sink, token).await });
+    shared.note_running(owner, task.abort_handle());
     tokio::select! {
         ended = &mut task => if !stop.is_cancelled() { return Some(ended) },
         () = stop.cancelled() => {
@@ -382,6 +473,10 @@ fn report_end(shared: &Shared, owner: &Owner, ended: &Ended, wait: Duration) {
     let (label, reason) = match ended {
         Ok(Ok(())) => ("ended", "it ended by itself".to_owned()),
         Ok(Err(error)) => ("error", chain(error)),
+        Err(error) if error.is_cancelled() => {
+            let why = "what it reported could not be taken in, which is a bug";
+            ("panic", why.to_owned())
+        }
         Err(_) => ("panic", "it panicked, which is a bug".to_owned()),
     };
     let name = owner.to_string();

@@ -11,7 +11,8 @@ pub(crate) fn lines(xds: SocketAddr, http: SocketAddr) -> [String; 2] {
     [
         format!("Debug pages: http://{}/debug", reached(http)),
         format!(
-            "To connect an Envoy: pilothouse bootstrap sidecar --name NAME -n NAMESPACE{xds} > envoy.json && envoy -c envoy.json"
+            "To connect an Envoy: pilothouse bootstrap sidecar --name NAME -n NAMESPACE{xds} > envoy.json && \
+             envoy -c envoy.json --drain-strategy immediate --drain-time-s 45 --component-log-level misc:error"
         ),
     ]
 }

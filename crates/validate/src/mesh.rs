@@ -4,6 +4,7 @@
 mod networks;
 mod providers;
 mod proxy;
+mod sources;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -90,6 +91,7 @@ pub fn config(config: &MeshConfig, report: &mut Report) {
         None => report.error(&at, "a default proxy config is needed"),
         Some(proxy) => proxy_config(proxy, &at, report),
     }
+    sources::check(&config.config_sources, &top.field("configSources"), report);
     let setting = config.locality_lb_setting.as_ref();
     rules::locality(setting, true, &top.field("localityLbSetting"), report);
     let setting = config.zone_aware_lb_setting.as_ref();

@@ -21,6 +21,7 @@ use crate::names::{
 use crate::object::{is_terminating, meta};
 use crate::resource::Resource;
 use crate::schema;
+use crate::source::INSTEAD_OF_ENDPOINTS;
 use crate::status::{Cause, Failure};
 
 /// What messages call the place of an object that comes by a request.
@@ -105,6 +106,11 @@ pub(super) fn check(
         // Rules must not keep an object from reporting its state or from going, should they be newer than it.
         let judged = !call.status_only && !is_terminating(object);
         causes.extend(meaning(object, judged, warnings));
+    }
+    if (&*resource.group, &*resource.kind) == ("", "Endpoints") {
+        warnings.push(format!(
+            "Endpoints is stored and not read: {INSTEAD_OF_ENDPOINTS}"
+        ));
     }
     if causes.is_empty() {
         return Ok(());

@@ -6,6 +6,30 @@ use http::Method;
 use serde_json::json;
 
 use crate::{MAPS, MERGE, ROUTES, World, map, route};
+use serde_json::Value;
+
+/// The user by whose name the control plane writes.
+const OWN: &str = "system:pilothouse";
+
+async fn own(world: &World, method: Method, uri: &str, body: Value) -> Value {
+    let request = Request::new(method, uri, Who::new(OWN, &["system:masters"]));
+    let kind = match request.method {
+        Method::PATCH => MERGE,
+        _ => "application/json",
+    };
+    let request = match body.is_null() {
+        true => request,
+        false => request.with_body(kind, body.to_string()),
+    };
+    let (status, said) = world.send(request).await;
+    assert!(status.is_success(), "{uri}: {said}");
+    said
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    let all = list.as_array().unwrap().iter();
+    all.map(|object| object["name"].as_str().unwrap()).collect()
+}
 
 #[tokio::test]
 async fn history_tells_who_did_what() {
@@ -130,4 +154,110 @@ async fn the_ledger_is_for_those_who_may_do_everything() {
         said["message"],
         "configmaps is forbidden: User \"eve\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\""
     );
+}
+
+const CORE: &str = "/api/v1/namespaces/default";
+const ENTRIES: &str = "/apis/networking.istio.io/v1/namespaces/default/workloadentries";
+
+fn entry(name: &str, annotations: Value) -> Value {
+    json!({
+        "apiVersion": "networking.istio.io/v1", "kind": "WorkloadEntry",
+        "metadata": {"name": name, "annotations": annotations}, "spec": {"address": "10.0.0.1"},
+    })
+}
+
+/// The annotation of a workload that has registered itself.
+fn registered() -> Value {
+    json!({"istio.io/autoRegistrationGroup": "vms"})
+}
+
+/// Objects that operators and the control plane have made; the revision of the last one.
+async fn at_first(world: &World) -> String {
+    world.post(ROUTES, route("a", "a.com")).await;
+    world.post(ROUTES, route("b", "b.com")).await;
+    let gone = entry("gone", registered());
+    own(world, Method::POST, ENTRIES, gone).await;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}, "data": {"k": "djE="},
+    });
+    let (_, last) = world.post(&format!("{CORE}/secrets"), secret).await;
+    let revision = last["metadata"]["resourceVersion"].as_str();
+    revision.unwrap().to_owned()
+}
+
+/// What operators do, and what happens meanwhile; the status that routes get.
+async fn meanwhile(world: &World) -> Value {
+    let hosts = json!({"spec": {"hosts": ["c.com"]}});
+    world.patch(MERGE, &format!("{ROUTES}/a"), hosts).await;
+    let v2 = json!({"data": {"k": "djI="}});
+    world
+        .patch(MERGE, &format!("{CORE}/secrets/mine"), v2)
+        .await;
+    world.post(ENTRIES, entry("by-hand", json!({}))).await;
+    let gone = format!("{ENTRIES}/gone");
+    own(world, Method::DELETE, &gone, Value::Null).await;
+    own(world, Method::POST, ENTRIES, entry("came", registered())).await;
+    for (kind, plural, name) in [
+        ("Secret", "secrets", "istio-ca-secret"),
+        ("ConfigMap", "configmaps", "istio-ca-root-cert"),
+    ] {
+        let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+        own(world, Method::POST, &format!("{CORE}/{plural}"), object).await;
+    }
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "web"}});
+    let accounts = format!("{CORE}/serviceaccounts");
+    world.post(&accounts, account).await;
+    let said = json!({"status": {"conditions": [{"type": "Reconciled", "status": "True"}]}});
+    for name in ["a", "b"] {
+        let path = format!("{ROUTES}/{name}/status");
+        own(world, Method::PATCH, &path, said.clone()).await;
+    }
+    said["status"].clone()
+}
+
+#[tokio::test]
+async fn a_rollback_of_everything_undoes_configuration_and_nothing_else() {
+    let world = World::new().await;
+    let then = at_first(&world).await;
+    let said = meanwhile(&world).await;
+    let roll = format!("/pilothouse/rollback?revision={then}");
+    let (status, done) = world.post(&roll, json!({})).await;
+    assert_eq!(status, 200, "{done}");
+    assert_eq!(names(&done["changes"]), ["mine", "a", "by-hand"]);
+    let mut left = names(&done["left"]);
+    left.sort_unstable();
+    assert_eq!(
+        left,
+        [
+            "came",
+            "gone",
+            "istio-ca-root-cert",
+            "istio-ca-secret",
+            "web"
+        ]
+    );
+    let (_, a) = world.get(&format!("{ROUTES}/a")).await;
+    assert_eq!(a["spec"]["hosts"], json!(["a.com"]));
+    assert_eq!(a["status"], said);
+    for (path, there) in [
+        (format!("{ENTRIES}/came"), true),
+        (format!("{ENTRIES}/gone"), false),
+        (format!("{ENTRIES}/by-hand"), false),
+        (format!("{CORE}/secrets/istio-ca-secret"), true),
+        (format!("{CORE}/configmaps/istio-ca-root-cert"), true),
+        (format!("{CORE}/serviceaccounts/web"), true),
+    ] {
+        assert_eq!(world.get(&path).await.0 == 200, there, "{path}");
+    }
+
+    // What is named is put back, whatever it is.
+    let named = format!("{roll}&resource=sa&name=web");
+    let (status, done) = world.post(&named, json!({})).await;
+    assert_eq!(
+        (status.as_u16(), names(&done["changes"])),
+        (200, vec!["web"])
+    );
+    let account = format!("{CORE}/serviceaccounts/web");
+    assert_eq!(world.get(&account).await.0, 404);
 }

@@ -2,8 +2,12 @@
 
 use apiserver::access::Who;
 use apiserver::api::Request;
+use apiserver::source::ApiSource;
 use http::Method;
 use serde_json::{Value, json};
+use source_api::{Delivery, Sink, Source, SourceEvent};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio_util::sync::CancellationToken;
 
 use crate::{APPLY, MERGE, STRATEGIC, World};
 
@@ -259,4 +263,42 @@ async fn lists_of_containers_are_merged_by_name() {
         .collect();
     assert_eq!((status.as_u16(), images), (200, vec!["web:1", "log:2"]));
     assert_eq!(after["metadata"]["generation"], 2);
+}
+
+#[tokio::test]
+async fn endpoints_that_nobody_reads_are_told_to_their_authors_and_operators() {
+    let world = World::new().await;
+    let body = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "db"}});
+    let path = "/api/v1/namespaces/default/endpoints";
+    let request = Request::new(Method::POST, path, Who::local());
+    let request = request.with_body("application/json", body.to_string());
+    let response = world.api.handle(request).await;
+    assert_eq!(response.status(), 201);
+    let said = response.headers()["warning"].to_str().unwrap();
+    assert!(
+        said.contains("EndpointSlice of discovery.k8s.io/v1"),
+        "{said}"
+    );
+
+    let owner = model::Owner::new(10, "store");
+    let source = Box::new(ApiSource::new(owner.clone(), world.api.store().clone()));
+    let (sink, mut deliveries) = Sink::channel(owner, 100);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(source.run(sink, stop.clone()));
+    let found = async |deliveries: &mut UnboundedReceiver<Delivery>| loop {
+        let delivery = deliveries.recv().await.unwrap();
+        if let SourceEvent::Findings(_, found) = delivery.event {
+            return found;
+        }
+    };
+    let first = found(&mut deliveries).await;
+    assert_eq!(first.len(), 1);
+    assert!(
+        first[0].to_string().contains("Endpoints default/db"),
+        "{first:?}"
+    );
+    world.delete(&format!("{path}/db")).await;
+    assert_eq!(found(&mut deliveries).await, []);
+    stop.cancel();
+    running.await.unwrap().unwrap();
 }

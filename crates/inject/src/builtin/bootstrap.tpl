@@ -116,6 +116,15 @@
     - --disable-hot-restart
     - --log-level
     - {{ annotation $of.ObjectMeta `sidecar.istio.io/logLevel` $values.global.proxy.logLevel | quote }}
+    {{- with annotation $of.ObjectMeta `sidecar.istio.io/componentLogLevel` $values.global.proxy.componentLogLevel }}
+    - --component-log-level
+    - {{ . | quote }}
+    {{- end }}
+    {{- /* Connections end with the configuration that they were accepted under: a revocation holds for them too. */}}
+    - --drain-strategy
+    - immediate
+    - --drain-time-s
+    - "45"
     {{- with $of.ProxyConfig.Concurrency.GetValue }}
     - --concurrency
     - {{ . | toString | quote }}

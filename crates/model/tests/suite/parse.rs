@@ -195,6 +195,32 @@ fn kinds_and_versions_that_do_not_exist_are_named_and_foreign_ones_passed_over()
 }
 
 #[test]
+fn kinds_and_versions_of_former_times_are_refused_with_their_successors() {
+    let parsed = strict(
+        "\
+{apiVersion: v1, kind: Endpoints, metadata: {name: a}, subsets: []}
+---
+{apiVersion: extensions/v1beta1, kind: Ingress, metadata: {name: a}, spec: {}}
+---
+{apiVersion: networking.k8s.io/v1beta1, kind: Ingress, metadata: {name: a}, spec: {}}
+---
+{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Endpoints, metadata: {name: b}}]}
+",
+    );
+    let wanted = [
+        "f.yaml:1:24: error[PIL0003]: Endpoints of core/v1 is not read (write an EndpointSlice of discovery.k8s.io/v1 ",
+        "f.yaml:3:40: error[PIL0003]: Ingress of extensions is not read (write it as Ingress of networking.k8s.io/v1",
+        "f.yaml:5:14: error[PIL0003]: Ingress of networking.k8s.io has no version \"v1beta1\" (served versions are v1",
+        "f.yaml:7:61: error[PIL0003]: Endpoints of core/v1 is not read (write an EndpointSlice of discovery.k8s.io/v1 ",
+    ];
+    let said = said(&parsed);
+    assert_eq!(said.len(), wanted.len(), "{said:#?}");
+    for (said, wanted) in said.iter().zip(wanted) {
+        assert!(said.starts_with(wanted), "{said}");
+    }
+}
+
+#[test]
 fn lists_are_their_items() {
     let parsed = strict(
         "\

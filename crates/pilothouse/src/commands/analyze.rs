@@ -16,6 +16,8 @@ use model::{Diagnostic, Namespace, Origin, Severity};
 use server::settings::IngressOptions;
 
 use crate::findings::{self, Format, Verdict};
+use crate::log::say;
+use crate::out::out;
 
 /// Flags of `pilothouse analyze`.
 #[derive(Args, Debug)]
@@ -151,7 +153,7 @@ pub(crate) async fn run(options: &AnalyzeOptions) -> anyhow::Result<Verdict> {
         }
     }
     for suppression in options.suppress.iter().filter(|s| !s.is_known()) {
-        eprintln!(
+        say!(
             "pilothouse: --suppress: there is no code {}",
             suppression.code()
         );
@@ -176,7 +178,7 @@ pub(crate) async fn run(options: &AnalyzeOptions) -> anyhow::Result<Verdict> {
 
 fn list() -> std::io::Result<()> {
     use std::io::Write;
-    let mut out = std::io::stdout().lock();
+    let mut out = out();
     let width = DESCRIPTIONS.iter().map(|(name, _)| name.len()).max();
     let width = width.unwrap_or_default();
     for (name, about) in DESCRIPTIONS {

@@ -19,6 +19,7 @@ use super::bootstrap::secure::SecureOptions;
 use super::bootstrap::{self, BootstrapOptions};
 use super::local::proxy::Proxy;
 use super::local::{EnvoyOptions, until_asked_to_end};
+use crate::log::say;
 use listeners::Wanted;
 use running::Server;
 
@@ -115,7 +116,7 @@ async fn start_and_watch(options: &GatewayOptions, out: &mut dyn Write) -> anyho
     .listening_at(options.envoy.address());
     let is_known = server.is_own() || options.secure.proves_identity();
     let mut proxy = Proxy::start(&envoy, &settings, kept.path(), &[])?;
-    eprintln!("Envoy: {}.", envoy.from);
+    say!("Envoy: {}.", envoy.from);
     let shown = async {
         let open = proxy.listening(&wanted.ports()).await?;
         let problems = problems::read(&pages, &wanted).await?;

@@ -22,6 +22,7 @@ use super::local::ports::{self, Fault};
 use super::local::proxy::Proxy;
 use super::local::server::OwnServer;
 use super::local::{EnvoyOptions, until_asked_to_end};
+use crate::log::say;
 use access::Requests;
 use overview::Overview;
 
@@ -102,7 +103,7 @@ async fn start_and_watch(options: &IngressOptions, out: &mut dyn Write) -> anyho
         _ => Some(Requests::new(kept.path(), options.access_log)?),
     };
     let flags = source::flags(options, kept.path(), requests.as_ref())?;
-    eprintln!("Reading {}.", source::name(options));
+    say!("Reading {}.", source::name(options));
     let adjust = |serve: &mut server::config::ServeOptions| serve.ingress = annotations;
     let mut server = OwnServer::start(flags, adjust).await?;
     let pages = server.pages.clone();
@@ -117,7 +118,7 @@ async fn start_and_watch(options: &IngressOptions, out: &mut dyn Write) -> anyho
     // What is logged shows at once, not after Envoy's usual ten seconds.
     let at_once = ["--file-flush-interval-msec", "100"];
     let mut proxy = Proxy::start(&envoy, &settings, kept.path(), &at_once)?;
-    eprintln!("Envoy: {}.", envoy.from);
+    say!("Envoy: {}.", envoy.from);
     let shown = async {
         let open = proxy.listening(&overview.ports()).await?;
         overview.print(out, &open)?;

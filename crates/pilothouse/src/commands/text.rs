@@ -44,6 +44,14 @@ pub(super) fn wrapped(text: &str, indent: usize) -> Vec<String> {
     lines
 }
 
+/// A number of things: `1 object`, `2 objects`.
+pub(crate) fn counted(count: usize, name: &str) -> String {
+    match count {
+        1 => format!("1 {name}"),
+        _ => format!("{count} {name}s"),
+    }
+}
+
 /// What time it is, in RFC 3339, to the second.
 pub(super) fn now() -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -53,7 +61,13 @@ pub(super) fn now() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{INDENT, wrapped};
+    use super::{INDENT, counted, wrapped};
+
+    #[test]
+    fn one_thing_is_not_many() {
+        let all = [0, 1, 2].map(|count| counted(count, "object"));
+        assert_eq!(all, ["0 objects", "1 object", "2 objects"]);
+    }
 
     #[test]
     fn long_texts_are_wrapped_between_words() {

@@ -10,6 +10,7 @@ use model::{Diagnostic, Severity};
 use sources::folder;
 
 use super::input::standard_input;
+use super::text::counted;
 use crate::findings::{self, Format, Verdict};
 
 /// Flags of `pilothouse validate`.
@@ -66,20 +67,13 @@ pub(crate) fn run(options: &ValidateOptions) -> anyhow::Result<Verdict> {
     }
     let mut checked = Vec::new();
     if objects > 0 || settings == 0 {
-        checked.push(plural(objects, "object"));
+        checked.push(counted(objects, "object"));
     }
     if settings > 0 {
-        checked.push(plural(settings, "settings file"));
+        checked.push(counted(settings, "settings file"));
     }
     findings::print(&found, &checked.join(" and "), options.output)?;
     Ok(Verdict::of(&found, options.strict))
-}
-
-fn plural(many: usize, name: &str) -> String {
-    match many {
-        1 => format!("1 {name}"),
-        _ => format!("{many} {name}s"),
-    }
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {

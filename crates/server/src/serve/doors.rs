@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::{Addresses, milliseconds};
 use crate::config::ServeOptions;
 use crate::derive::Derive;
+use crate::findings::Count;
 use crate::http::Pages;
 use crate::secure::Shown;
 use crate::warm::Warm;
@@ -126,7 +127,21 @@ impl<'a> Doors<'a> {
         let startup = &self.pages.metrics.startup;
         startup.set(self.start.elapsed().as_secs_f64());
         let Addresses { xds, http } = self.addresses;
-        tracing::info!(%xds, %http, ms = milliseconds(self.start), "{words}");
+        let Count {
+            errors,
+            warnings,
+            infos,
+        } = self.pages.findings.count();
+        tracing::info!(%xds, %http, ms = milliseconds(self.start), errors, warnings, infos, "{words}");
+        if infos > 0 {
+            // They are in no other line.
+            let are = if infos == 1 {
+                "finding of level info is"
+            } else {
+                "findings of level info are"
+            };
+            tracing::info!("{infos} {are} not logged: see /debug/configz?findings");
+        }
         for line in welcome::lines(xds, http) {
             tracing::info!("{line}");
         }

@@ -57,12 +57,16 @@ struct Supervised {
 
 impl Supervised {
     fn start() -> Self {
+        Self::told(Box::new(|_, _| ()))
+    }
+
+    /// What sources find is told so.
+    fn told(told: OnFindings) -> Self {
         let settings = Arc::new(testkit::settings(""));
         let (derive, _) = Derive::start(settings, OriginLimits::default(), |_| ()).unwrap();
         let metrics = Arc::new(Metrics::new().unwrap());
-        let ignored: OnFindings = Box::new(|_, _| ());
         let stop = CancellationToken::new();
-        let supervisor = Supervisor::start(derive.clone(), metrics.clone(), ignored, stop);
+        let supervisor = Supervisor::start(derive.clone(), metrics.clone(), told, stop);
         Self {
             supervisor,
             derive,
@@ -350,4 +354,96 @@ async fn the_start_waits_for_a_source_as_long_as_it_was_told() {
     assert!(world.has("c").await);
     let status = world.supervisor.source(&slow).unwrap();
     assert!(status.is_late && !status.was_in_sync);
+}
+
+#[tokio::test]
+async fn a_fault_in_what_takes_reports_in_ends_no_feed() {
+    let fails = std::sync::atomic::AtomicBool::new(true);
+    let world = Supervised::told(Box::new(move |_, _| {
+        let fails = fails.swap(false, Ordering::Relaxed);
+        assert!(!fails, "a scripted panic of those who are told");
+    }));
+    let (one, other) = (Owner::new(10, "one"), Owner::new(20, "other"));
+    let owner = one.clone();
+    let script: Script = Arc::new(move |run, out, stop| {
+        let owner = owner.clone();
+        Box::pin(async move {
+            out.send(SourceEvent::Findings(owner.source.clone(), Vec::new()))
+                .await?;
+            let name = if run == 0 { "first" } else { "again" };
+            let all = vec![
+                put(&owner, name),
+                synced(&owner, PODS),
+                synced(&owner, ENTRIES),
+            ];
+            out.send(SourceEvent::Changes(all)).await?;
+            stop.cancelled().await;
+            Ok(())
+        })
+    });
+    world.add(&one, script);
+    world
+        .until(&one, |s| s.failures == 1 && s.state == SourceState::InSync)
+        .await;
+    assert!(world.has("again").await, "it has begun anew");
+    world.add(&other, steady(&other, "c"));
+    world.supervisor.synced().await.unwrap();
+    assert!(world.has("c").await);
+    assert_eq!(world.supervisor.stuck(), None);
+    world
+        .supervisor
+        .check(Duration::from_secs(30))
+        .await
+        .unwrap();
+    assert_eq!(world.failures(&one, "panic"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_feed_that_stands_still_is_noticed_and_one_that_goes_on_as_well() {
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let world = Supervised::told(Box::new(move |_, _| {
+        // Until the other end is dropped.
+        let _ = wait.lock().unwrap().recv();
+    }));
+    let one = Owner::new(10, "one");
+    let owner = one.clone();
+    let script: Script = Arc::new(move |_, out, stop| {
+        let owner = owner.clone();
+        Box::pin(async move {
+            let nothing = SourceEvent::Findings(owner.source.clone(), Vec::new());
+            out.send(nothing).await?;
+            stop.cancelled().await;
+            Ok(())
+        })
+    });
+    world.add(&one, script);
+    let limit = Duration::from_secs(60);
+    let noticed = async {
+        let brief = Duration::from_millis(100);
+        while !matches!(
+            world.supervisor.check(brief).await,
+            Err(Stuck::FeedSilent(_))
+        ) {}
+    };
+    tokio::time::timeout(limit, noticed).await.unwrap();
+    drop(go_on);
+    world.supervisor.check(limit).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_derive_thread_that_has_ended_is_noticed() {
+    let world = Supervised::start();
+    let limit = Duration::from_secs(60);
+    world.supervisor.check(limit).await.unwrap();
+    let died: Result<(), Closed> = world.derive.ask(|_| panic!("a scripted panic")).await;
+    assert!(died.is_err());
+    let stuck = world.supervisor.check(limit).await;
+    assert_eq!(stuck, Err(Stuck::DeriveEnded));
+    let known = async {
+        while world.supervisor.stuck() != Some(Stuck::DeriveEnded) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(limit, known).await.unwrap();
 }

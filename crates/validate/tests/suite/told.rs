@@ -253,3 +253,31 @@ fn a_kind_that_has_left_its_trial_is_named() {
         ]
     );
 }
+
+#[test]
+fn sources_that_the_mesh_config_names_are_told_to_have_no_effect() {
+    let text = "accessLogFile: /dev/stdout\nconfigSources:\n- address: fs:///etc/config\n- address: ftp://nope\n- {}\n";
+    let read = validate::mesh::read_config(text, &Path::new("mesh.yaml").into());
+    let found: Vec<String> = read.diagnostics.iter().map(ToString::to_string).collect();
+    let wanted = [
+        ("mesh.yaml:3:", "configSources[0].address", "--config-dir"),
+        (
+            "mesh.yaml:4:",
+            "configSources[1].address",
+            "no source of this kind",
+        ),
+        ("mesh.yaml:5:", "configSources[2]", "has no effect"),
+    ];
+    assert_eq!(found.len(), wanted.len(), "{found:#?}");
+    for (said, (place, field, why)) in found.iter().zip(wanted) {
+        assert!(
+            said.starts_with(place) && said.contains(field) && said.contains(why),
+            "{said}"
+        );
+    }
+    let warnings = read
+        .diagnostics
+        .iter()
+        .filter(|d| d.severity == Severity::Warning);
+    assert_eq!(warnings.count(), 3);
+}

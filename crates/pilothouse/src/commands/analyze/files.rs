@@ -19,6 +19,7 @@ use store::{Snapshot, Store};
 
 use super::{AnalyzeOptions, Outcome, text};
 use crate::commands::input::standard_input;
+use crate::commands::text::counted;
 
 /// The cluster that the files without a name of their own belong to.
 const HOME: &str = "Kubernetes";
@@ -92,10 +93,7 @@ pub(super) fn analyze(options: &AnalyzeOptions, wanted: &Wanted) -> anyhow::Resu
             })
             .map(|f| f.diagnostic)
             .collect(),
-        checked: match objects {
-            1 => "1 object".to_owned(),
-            _ => format!("{objects} objects"),
-        },
+        checked: counted(objects, "object"),
     })
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use explain::{Effect, Explanation, NamedObject, Participation, Settings};
 
-use super::super::text::{INDENT, entry, wrapped};
+use super::super::text::{INDENT, counted, entry, wrapped};
 
 /// Prints what made a resource.
 pub(super) fn explanation(out: &mut dyn Write, proxy: &str, found: &Explanation) -> io::Result<()> {
@@ -91,8 +91,5 @@ fn effect(effect: Effect) -> &'static str {
 }
 
 fn objects(count: usize) -> String {
-    match count {
-        1 => "1 object".to_owned(),
-        _ => format!("{count} objects"),
-    }
+    counted(count, "object")
 }

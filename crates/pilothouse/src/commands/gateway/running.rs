@@ -4,6 +4,7 @@ use anyhow::bail;
 
 use super::super::local::server::OwnServer;
 use super::GatewayOptions;
+use crate::log::say;
 
 /// The server that Envoy connects to.
 pub(super) struct Server {
@@ -34,7 +35,7 @@ impl Server {
                 bail!("{} is no folder", dir.display());
             }
         }
-        eprintln!("Serving {}.", folders.join(", "));
+        say!("Serving {}.", folders.join(", "));
         let mesh = options.mesh_config.iter().map(|f| f.display().to_string());
         let flags = folders
             .into_iter()

@@ -62,7 +62,8 @@ impl Proxy {
             "--admin-address-path".to_owned(),
             text(&admin),
         ];
-        let more = flags.iter().map(|flag| (*flag).to_owned());
+        let more = envoy::FLAGS.iter().chain(flags);
+        let more = more.map(|flag| (*flag).to_owned());
         let args: Vec<String> = ours.into_iter().chain(more).collect();
         let log = dir.join("envoy.log");
         let process = Process::start("Envoy", &envoy.program, &args, &log)?;

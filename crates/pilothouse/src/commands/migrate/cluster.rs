@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::log::say;
 use anyhow::{Context, bail};
 use kube::config::Kubeconfig;
 use kubernetes::source::{ClusterSource, Options};
@@ -58,7 +59,7 @@ pub(super) async fn objects(
                 bail!("the credentials may not list Ingresses")
             }
             kubernetes::trial::Unread::Forbidden(kind) => {
-                eprintln!("pilothouse: the credentials may not list {}", kind.plural());
+                say!("pilothouse: the credentials may not list {}", kind.plural());
             }
             kubernetes::trial::Unread::Failed(kind, why) => {
                 bail!("cannot list {}: {why}", kind.plural())
@@ -94,7 +95,7 @@ async fn gathered(client: kubernetes::Client, options: Options) -> anyhow::Resul
         match delivery.event {
             SourceEvent::Findings(_, findings) => {
                 let bad = findings.iter().filter(|d| d.severity == Severity::Error);
-                bad.for_each(|finding| eprintln!("{}", plain(&finding.to_string())));
+                bad.for_each(|finding| say!("{}", plain(&finding.to_string())));
             }
             SourceEvent::Changes(changes) | SourceEvent::Read { changes, .. } => {
                 for change in changes {

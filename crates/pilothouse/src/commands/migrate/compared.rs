@@ -13,6 +13,7 @@ use xlate::ViewOf;
 
 use super::NginxOptions;
 use crate::commands::input::file;
+use crate::out::out;
 
 /// Compares and prints; says whether anything fares differently.
 ///
@@ -35,7 +36,7 @@ pub(super) fn print(options: &NginxOptions, world: &World) -> anyhow::Result<boo
         unreadable,
         ..compare::compare(world, &resources(world)?, requests)
     };
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut out = BufWriter::new(out());
     show::write_comparison(&mut out, &compared, options.output.form())?;
     out.flush()?;
     Ok(compared.different > 0)

@@ -9,6 +9,7 @@ use model::{AnyObject, Change, Diagnostic, Owner, Severity};
 use sources::folder::{self, Folder};
 
 use crate::commands::input::standard_input;
+use crate::log::say;
 
 /// What is said of Ingresses of versions that are gone.
 const GONE: &str =
@@ -34,9 +35,9 @@ pub(super) fn objects(paths: &[PathBuf]) -> anyhow::Result<(Vec<AnyObject>, usiz
             let is_gone = is_of_old_ingress(&diagnostic);
             let is_wrong = diagnostic.severity == Severity::Error;
             if is_gone {
-                eprintln!("{}; {GONE}", plain(&diagnostic.to_string()));
+                say!("{}; {GONE}", plain(&diagnostic.to_string()));
             } else if is_wrong {
-                eprintln!("{}", plain(&diagnostic.to_string()));
+                say!("{}", plain(&diagnostic.to_string()));
             }
             left_out += usize::from(is_wrong);
         }
@@ -48,6 +49,7 @@ pub(super) fn objects(paths: &[PathBuf]) -> anyhow::Result<(Vec<AnyObject>, usiz
 /// Whether a document is an Ingress that is not read: of an old version, or somebody else's kind.
 fn is_of_old_ingress(diagnostic: &Diagnostic) -> bool {
     let old = [
+        "Ingress of extensions is not read",
         "objects of kind Ingress are",
         "Ingress of networking.k8s.io has no version",
     ];

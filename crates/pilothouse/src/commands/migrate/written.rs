@@ -9,6 +9,8 @@ use anyhow::{Context, bail};
 use migrate::manifests::{Manifest, Manifests};
 use migrate::show::plain;
 
+use crate::commands::text::counted;
+use crate::log::say;
 use crate::yaml::write_yaml;
 
 /// The first line of each file.
@@ -43,7 +45,7 @@ pub(super) fn write(folder: &Path, manifests: &Manifests) -> anyhow::Result<()> 
     }
     for name in left {
         if !manifests.files.contains_key(&name) {
-            eprintln!(
+            say!(
                 "pilothouse: {} is of an earlier run and no longer meant: remove it",
                 folder.join(name).display()
             );
@@ -99,14 +101,15 @@ pub(super) fn summary(
 ) -> io::Result<()> {
     let objects: usize = manifests.files.values().map(Vec::len).sum();
     let (files, folder) = (manifests.files.len(), folder.display());
-    writeln!(out, "{objects} objects in {files} files in {folder}")?;
+    let (objects, files) = (counted(objects, "object"), counted(files, "file"));
+    writeln!(out, "{objects} in {files} in {folder}")?;
     let lost = &manifests.not_carried;
     if !lost.is_empty() {
         let closed = lost.iter().filter(|route| route.closed).count();
-        let routes = lost.len();
+        let routes = counted(lost.len(), "route");
         writeln!(
             out,
-            "Not carried, for {} cannot say it: {routes} routes, {closed} of them closed",
+            "Not carried, for {} cannot say it: {routes}, {closed} of them closed",
             manifests.kinds
         )?;
     }

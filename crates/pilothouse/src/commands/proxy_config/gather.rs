@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::log::say;
 use anyhow::{Context, bail};
 use http::Method;
 use http_body_util::{BodyExt, Empty, Limited};
@@ -205,12 +206,12 @@ pub(in crate::commands) fn snapshot(
             .iter()
             .filter(|d| d.severity >= Severity::Warning)
         {
-            eprintln!("{finding}");
+            say!("{finding}");
         }
     }
     let loaded = convert::load(settings, changes);
     for finding in &loaded.findings {
-        eprintln!("{finding}");
+        say!("{finding}");
     }
     Ok(loaded.store.snapshot())
 }

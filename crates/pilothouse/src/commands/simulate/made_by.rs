@@ -7,6 +7,8 @@ use simulate::{End, Location, Type, Walk};
 use xds::TypeUrl;
 
 use super::super::explain::Explanations;
+use crate::commands::text::counted;
+use crate::log::say;
 
 /// The objects that made each part that a walk passes.
 #[derive(Debug, Default)]
@@ -39,9 +41,11 @@ impl MadeBy {
             match explanations.explain(ty, &targets).await {
                 Ok(all) => {
                     if let Some(first) = all.first().filter(|e| e.checked < e.candidates) {
-                        eprintln!(
-                            "pilothouse: time ran out after {} of {} objects: others may have made a {} too",
-                            first.checked, first.candidates, first.r#type
+                        say!(
+                            "pilothouse: time ran out after {} of {}: others may have made a {} too",
+                            first.checked,
+                            counted(first.candidates, "object"),
+                            first.r#type
                         );
                     }
                     let objects = all.into_iter().map(|e| e.objects);
@@ -49,7 +53,7 @@ impl MadeBy {
                 }
                 Err(error) => {
                     let ty = explain::type_name(ty);
-                    eprintln!("pilothouse: what made each {ty} is not known: {error:#}");
+                    say!("pilothouse: what made each {ty} is not known: {error:#}");
                 }
             }
         }
