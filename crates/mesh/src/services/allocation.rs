@@ -81,10 +81,7 @@ impl Query<Snapshot> for Allocation {
             let range = range_value(first);
             entries.extend(cx.list_by::<ServiceEntry>(ObjectIndex::Allocation, &range));
         }
-        entries.sort_by(|a, b| {
-            let order = |e: &Object<ServiceEntry>| (e.meta.created.is_none(), e.meta.created);
-            (order(a), &a.meta.name).cmp(&(order(b), &b.meta.name))
-        });
+        entries.sort_by(|a, b| a.cmp_age(b));
         entries.dedup_by(|b, a| a.meta.name == b.meta.name);
         let mut next = Next {
             used: entries.iter().flat_map(|e| given_addresses(e)).collect(),
