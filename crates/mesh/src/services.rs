@@ -45,7 +45,7 @@ use store::{ObjectIndex, Reads, Snapshot};
 
 pub use accounts::AccountsOf;
 pub use address::Addressing;
-pub use allocation::Allocation;
+pub use allocation::{Allocation, Displaced, DisplacedAddresses};
 pub use charge::{ServicesOver, SlicesOver, entry_is_over};
 pub use cluster_local::is_cluster_local;
 pub use endpoints::EndpointsOf;
