@@ -19,7 +19,6 @@ use model::diagnostic::{Diagnostic, Severity};
 use model::host::canonical;
 use model::kinds::gateway_api::ReferenceGrant;
 use model::kinds::istio::Gateway;
-use model::kinds::Kind;
 use model::kinds::kube::ANY_HOST;
 use model::names::Namespace;
 use model::object::{Object, ObjectKey};
