@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use model::budget::{Charged, over};
-use model::{Diagnostic, ObjectKey, ObjectName, Severity, Timestamp};
+use model::{Diagnostic, ObjectKey, ObjectName, Severity, Age};
 
 use crate::outcome::{code, finding};
 use crate::reader::Reader;
@@ -12,7 +12,7 @@ use crate::reader::Reader;
 /// What an object is charged, and when it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Charge {
-    pub(crate) created: Option<Timestamp>,
+    pub(crate) created: Age,
     pub(crate) bytes: usize,
 }
 

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use model::kinds::Kinded;
-use model::{AnyObject, Derived, Diagnostic, Meta, Object, ObjectKey, ObjectName, Origin, Owner};
+use model::{Age, AnyObject, Derived, Diagnostic, Meta, Object, ObjectKey, ObjectName, Origin, Owner};
 
 use crate::strata::Layered;
 
@@ -87,6 +87,7 @@ impl<S> Default for Outcome<S> {
 pub(crate) fn object<T: Kinded>(name: ObjectName, derived: Derived, spec: T) -> Object<T> {
     Object {
         meta: Meta {
+            created: Age::First,
             derived: Some(Arc::new(derived)),
             ..Meta::new(name, Origin::Source(owner().source))
         },

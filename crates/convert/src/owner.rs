@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use model::kinds::{knative, kube};
 use model::ownership::{self, above};
-use model::{Diagnostic, Kind, Namespace, ObjectKey, ObjectName, Severity, Timestamp};
+use model::{Diagnostic, Kind, Namespace, ObjectKey, ObjectName, Severity, Age};
 use store::index::ObjectIndex;
 
 use crate::outcome::{code, finding};
@@ -32,7 +32,7 @@ pub(crate) use model::ownership::{Claim, age};
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Claims {
     /// When the object was created.
-    pub(crate) created: Option<Timestamp>,
+    pub(crate) created: Age,
     pub(crate) hosts: BTreeSet<Arc<str>>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn oldest<R: AboutHost>(
 /// What an object says about a host.
 pub(crate) trait AboutHost {
     /// When the object was created.
-    fn created(&self) -> Option<Timestamp>;
+    fn created(&self) -> Age;
     /// Where the object names the host first.
     fn at(&self) -> &str;
 }

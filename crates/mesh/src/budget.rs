@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use incr::Cx;
 use model::budget::{Charged, over};
-use model::object::{Object, ObjectName, Timestamp};
+use model::object::{Object, ObjectName};
+use model::age::Age;
 use store::{Reads, Snapshot};
 
 /// Names of objects.
@@ -19,7 +20,7 @@ pub type Names = Arc<BTreeSet<ObjectName>>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Charge {
     /// When it was made.
-    pub created: Option<Timestamp>,
+    pub created: Age,
     /// What it is charged.
     pub bytes: usize,
     /// More is charged once this much is paid: what merging delegates makes, which itself costs something.

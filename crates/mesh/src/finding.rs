@@ -65,9 +65,9 @@ pub mod code {
     pub const UNUSABLE_SECTION: &str = "PIL0504";
     /// A route names a delegate that is not there for it.
     pub const NO_DELEGATE: &str = "PIL0511";
-    /// A host is routed by another VirtualService.
+    /// A host is another VirtualService's, or another ServiceEntry's, which proxies follow.
     pub const HOST_TAKEN: &str = "PIL0512";
-    /// A host belongs to another namespace.
+    /// A host, or an address, belongs to another namespace.
     pub const NOT_OWNED: &str = "PIL0513";
     /// A subset of that name is defined before.
     pub const SUBSET_TAKEN: &str = "PIL0521";

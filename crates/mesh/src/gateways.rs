@@ -2,6 +2,7 @@
 //!
 //! Istio: pilot/pkg/model/gateway.go and push_context.go mergeGateways, 1.32.
 
+mod author;
 mod bind;
 mod charge;
 mod merge;
@@ -28,7 +29,7 @@ use crate::proxy::Traits;
 use crate::reserved::Reserved;
 
 pub use charge::GatewaysOver;
-pub use owned::{NotOwnedAt, Owners, OwnersAt, routed};
+pub use owned::{ClaimsAt, NotOwnedAt, Owners, OwnersAt, routed};
 pub use server::{is_http, is_passthrough, is_tls, terminates_https};
 
 /// What decides the servers of a gateway proxy.
@@ -72,8 +73,8 @@ pub struct Instance {
     pub port: u16,
     /// The port of the proxy behind it.
     pub target_port: u16,
-    /// Whether it is a UDP port.
-    pub udp: bool,
+    /// What the service says that the port speaks.
+    pub protocol: Protocol,
     /// Whether the service's ports are not meant by Gateways that select by labels.
     pub untranslated: bool,
 }
@@ -92,7 +93,7 @@ pub fn key_of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> GatewayKey {
                 namespace: target.service.namespace.clone(),
                 port: target.port.number,
                 target_port: target.target_port,
-                udp: target.port.protocol == Protocol::Udp,
+                protocol: target.port.protocol,
                 untranslated: target.service.labels.contains(UNTRANSLATED),
             })
             .collect(),
@@ -174,7 +175,7 @@ pub struct PortServers {
 /// All Gateways of a proxy as one.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct MergedGateway {
-    /// Every server, in the order of the Gateways (oldest first).
+    /// Every server, in the order in which they were placed: those of the proxy's namespace first, then the oldest.
     pub servers: Vec<GatewayServer>,
     /// The sockets, in the order first met.
     pub ports: Vec<ServerPort>,

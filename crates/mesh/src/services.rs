@@ -45,7 +45,7 @@ use store::{ObjectIndex, Reads, Snapshot};
 
 pub use accounts::AccountsOf;
 pub use address::Addressing;
-pub use allocation::Allocation;
+pub use allocation::{Allocation, Displaced, DisplacedAddresses};
 pub use charge::{ServicesOver, SlicesOver, entry_is_over};
 pub use cluster_local::is_cluster_local;
 pub use endpoints::EndpointsOf;
@@ -65,8 +65,8 @@ pub use workload::{Workload, WorkloadOfEntry};
 /// Services in Istio's order.
 pub type ServiceList = Arc<[Arc<Service>]>;
 
-/// Sorts services as Istio does: oldest first (what has no date is oldest), then by name, then by namespace. Services
-/// that tie stay as they are.
+/// Sorts services: the oldest first, then by name, then by namespace, as Istio does. The name of what is no Service of Kubernetes
+/// is its host. Services that tie stay as they are.
 pub fn sort(services: &mut [Arc<Service>]) {
     services.sort_by(|a, b| {
         (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace))

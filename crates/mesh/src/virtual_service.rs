@@ -21,7 +21,8 @@ use incr::{Cx, Query};
 use model::edge::EdgeRoute;
 use model::kinds::istio::VirtualService;
 use model::names::Namespace;
-use model::object::{Object, ObjectKey, ObjectName, Timestamp};
+use model::object::{Object, ObjectKey, ObjectName};
+use model::age::Age;
 use model::service::Visibility;
 use model::session::Session;
 use store::index::ObjectIndex;
@@ -75,7 +76,7 @@ pub struct ResolvedVirtualService {
     /// What the root was made from, where nobody wrote it: the object that it is named after.
     pub made_from: Option<ObjectKey>,
     /// When the root was created.
-    pub created: Option<Timestamp>,
+    pub created: Age,
     /// Who may see it.
     pub export_to: Visibility,
     /// What it was made from.
@@ -126,7 +127,7 @@ pub struct VirtualServiceHead {
     /// What the root was made from, where nobody wrote it: the object that it is named after.
     pub made_from: Option<Box<ObjectKey>>,
     /// When the root was created.
-    pub created: Option<Timestamp>,
+    pub created: Age,
     /// Who may see it.
     pub export_to: Visibility,
     /// What it was made from.
@@ -180,7 +181,7 @@ impl VirtualServiceHead {
     }
 
     /// Older rules first, then by name and namespace.
-    fn order(&self) -> (Option<Timestamp>, &str, &str) {
+    fn order(&self) -> (Age, &str, &str) {
         (self.created, &self.name.name, &self.name.namespace)
     }
 }

@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 
 use proto_istio::networking::ServiceEntry;
 
-use crate::object::{ObjectName, Timestamp};
+use crate::object::{ObjectName};
+use crate::age::Age;
 
 /// How many leading bits of a charge count.
 const BITS: u32 = 4;
@@ -108,7 +109,7 @@ impl Purse {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Charged {
     /// When it was created: the oldest come first.
-    pub created: Option<Timestamp>,
+    pub created: Age,
     /// Its name.
     pub name: ObjectName,
     /// What it is charged.
@@ -133,6 +134,7 @@ pub fn over(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Timestamp;
 
     #[test]
     fn a_charge_is_rounded_up_by_little() {
@@ -158,7 +160,7 @@ mod tests {
     #[test]
     fn the_oldest_pay_first_whatever_order_they_come_in() {
         let object = |name: &str, seconds, bytes| Charged {
-            created: Some(Timestamp(seconds)),
+            created: Age::Since(Timestamp(seconds)),
             name: ObjectName::new("shop", name),
             bytes,
         };

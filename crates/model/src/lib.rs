@@ -4,6 +4,7 @@
 //! kinds is [`for_each_kind!`] and everything that is per kind derives from it. Nothing here does I/O.
 
 pub mod access;
+pub mod age;
 pub mod budget;
 pub mod certificate;
 pub mod challenges;
@@ -41,6 +42,7 @@ pub mod template;
 pub mod trust;
 pub mod x509;
 
+pub use age::Age;
 pub use change::{Change, Collection, Contents, Owner, ShardKey, SourceId};
 pub use derived::Derived;
 pub use diagnostic::{Diagnostic, Severity};

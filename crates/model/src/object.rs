@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::age::Age;
 use crate::change::SourceId;
 use crate::closed::Closed;
 use crate::derived::Derived;
@@ -135,8 +136,8 @@ pub struct Meta {
     pub labels: Labels,
     /// Annotations.
     pub annotations: Labels,
-    /// When it was created, where the source knows.
-    pub created: Option<Timestamp>,
+    /// When it was created, as far as its source says.
+    pub created: Age,
     /// What made it, where its name was generated for that.
     pub maker: Option<Arc<Maker>>,
     /// What it was made from; `None` for an object that was written.
@@ -162,7 +163,7 @@ impl Meta {
             name,
             labels: Labels::default(),
             annotations: Labels::default(),
-            created: None,
+            created: Age::default(),
             maker: None,
             derived: None,
             closed: None,
@@ -223,10 +224,9 @@ impl<T: Kinded> Object<T> {
         &self.meta.name.namespace
     }
 
-    /// The order in which Istio takes objects of a namespace: the oldest first, those without a time before all, and of
-    /// one age by name.
+    /// The order in which objects are taken: the oldest first, and of one age by namespace and name.
     pub fn cmp_age(&self, other: &Self) -> Ordering {
         let (one, two) = (&self.meta, &other.meta);
-        (one.created, &one.name.name).cmp(&(two.created, &two.name.name))
+        (one.created, &one.name).cmp(&(two.created, &two.name))
     }
 }

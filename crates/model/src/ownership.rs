@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::kinds::kube::ANY_HOST;
 use crate::names::Namespace;
-use crate::object::{ObjectKey, ObjectName, Timestamp};
+use crate::object::{ObjectKey, ObjectName};
+use crate::age::Age;
 
 /// How many labels a wildcard may have that owns the hosts below it. It bounds what a host of many labels costs.
 const DEPTH: usize = 8;
@@ -19,7 +20,7 @@ pub struct Claim {
     /// The object.
     pub object: ObjectKey,
     /// When it was created.
-    pub created: Option<Timestamp>,
+    pub created: Age,
     /// The host as the object names it: the host itself, or a wildcard above it.
     pub host: Arc<str>,
 }
@@ -54,16 +55,16 @@ pub fn oldest(claims: impl Iterator<Item = Claim>) -> Option<Claim> {
     claims.min_by(|a, b| a.age().cmp(&b.age()))
 }
 
-/// The place of an object among those about one host: the oldest first, of equals that of the configured cluster.
-///
-/// Higress: pkg/ingress/kube/common/tool.go SortIngressByCreationTime, 2.1.
-pub fn age(created: Option<Timestamp>, object: &ObjectName) -> impl Ord + use<'_> {
+/// The place of an object among those about one host: the oldest first, of equals that of the configured cluster, and of these
+/// by namespace and name. Authors choose the names of their objects, but not their namespace.
+// Higress: pkg/ingress/kube/common/tool.go SortIngressByCreationTime, 2.1, which goes by name and then by namespace.
+pub fn age(created: Age, object: &ObjectName) -> impl Ord + use<'_> {
     let ObjectName {
         namespace,
         name,
         cluster,
     } = object;
-    (created, cluster, name, namespace)
+    (created, cluster, namespace, name)
 }
 
 /// The next wildcard that a host is below, of those that own what is below them.

@@ -451,7 +451,7 @@ impl<'a> Reader<'a> {
         Meta {
             labels: raw.labels,
             annotations: raw.annotations,
-            created: raw.created,
+            created: raw.created.into(),
             maker: raw.maker,
             uid: raw.uid.into(),
             resource_version: raw.resource_version.into(),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::host::Hostname;
 use crate::labels::Labels;
 use crate::names::{ClusterId, Name, Namespace, Network};
-use crate::object::{ObjectKey, Timestamp};
+use crate::age::Age;
+use crate::object::ObjectKey;
 use crate::protocol::Protocol;
 
 /// Values by cluster, sorted by its name.
@@ -87,7 +88,7 @@ pub struct Service {
     /// Labels that select its workloads; empty where nothing is selected.
     pub selector: Labels,
     /// When it was created.
-    pub created: Option<Timestamp>,
+    pub created: Age,
     /// Identities stated on the service itself (`subjectAltNames`, annotations), as written.
     pub service_accounts: Arc<[Arc<str>]>,
     /// Hosts that name this service as their alias (ExternalName services that point here), sorted.

@@ -27,7 +27,8 @@ use model::kinds::istio::{TrafficExtension, WasmPlugin};
 use model::labels::Labels;
 use model::names::Namespace;
 use model::node::Role;
-use model::object::{ObjectName, Timestamp};
+use model::object::{ObjectName};
+use model::age::Age;
 use proto_envoy::envoy::config::listener::v3::Filter;
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use proto_istio::extensions::{LuaConfig, TrafficSelector, WasmConfig};
@@ -50,7 +51,7 @@ pub struct Extension {
     pub name: ObjectName,
     /// The name of the filter, and of its configuration.
     pub resource: Arc<str>,
-    created: Option<Timestamp>,
+    created: Age,
     version: Arc<str>,
     selector: Option<WorkloadSelector>,
     target_refs: Vec<PolicyTargetReference>,

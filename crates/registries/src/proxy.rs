@@ -12,7 +12,7 @@ use std::sync::Arc;
 use model::kinds::gateway_api::short_hash;
 use model::kinds::higress::RegistryProxy as Stated;
 use model::object::Origin;
-use model::{AnyObject, Change, Collection, Contents, Kind, Meta, Namespace};
+use model::{Age, AnyObject, Change, Collection, Contents, Kind, Meta, Namespace};
 use model::{Object, ObjectName, Owner};
 use proto_istio::networking::EnvoyFilter;
 use proto_istio::networking::envoy_filter::patch::Operation;
@@ -107,7 +107,10 @@ impl Proxy {
             ..EnvoyFilter::default()
         };
         Arc::new(Object {
-            meta: Meta::new(name, Origin::Source(owner().source)),
+            meta: Meta {
+                created: Age::First,
+                ..Meta::new(name, Origin::Source(owner().source))
+            },
             spec,
             status: Default::default(),
         })

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::object::Origin;
-use model::{Meta, Namespace, Object, ObjectKey, ObjectName, Owner};
+use model::{Age, Meta, Namespace, Object, ObjectKey, ObjectName, Owner};
 use proto_istio::networking::client_tls_settings::TlSmode;
 use proto_istio::networking::service_entry::{Location, Resolution};
 use proto_istio::networking::{
@@ -211,6 +211,7 @@ impl Making {
         Object {
             meta: Meta {
                 labels: labels.into_iter().collect(),
+                created: Age::First,
                 ..Meta::new(
                     ObjectName::new(NAMESPACE, host.clone()),
                     Origin::Source(self.owner.source.clone()),

@@ -164,10 +164,18 @@ pub fn given_addresses(entry: &Object<ServiceEntry>) -> impl Iterator<Item = IpA
     status.filter_map(|a| a.value.parse().ok())
 }
 
-/// The addresses that the author of a ServiceEntry stated.
+/// The addresses that the author of a ServiceEntry stated, also as a range of one address.
 pub fn stated_addresses(entry: &Object<ServiceEntry>) -> impl Iterator<Item = IpAddr> {
     let spec = entry.spec.addresses.iter();
-    spec.filter_map(|a| a.parse().ok())
+    spec.filter_map(|stated| {
+        let (address, length) = stated.split_once('/').unwrap_or((stated, ""));
+        let address: IpAddr = address.parse().ok()?;
+        let one = match address {
+            IpAddr::V4(_) => "32",
+            IpAddr::V6(_) => "128",
+        };
+        (length.is_empty() || length == one).then_some(address)
+    })
 }
 
 /// The value of [`ObjectIndex::Allocation`] for ServiceEntries with an address of the same /8, or /16 of IPv6.

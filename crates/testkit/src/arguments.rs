@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use model::Age;
 use model::kinds::Kind;
 use model::object::{ObjectKey, ObjectName};
 use model::service::{Registry, Resolution, Service, Visibility};
@@ -37,7 +38,7 @@ pub fn service(host: &str, namespace: &str) -> Service {
         export_to: Visibility::Public,
         labels: Default::default(),
         selector: Default::default(),
-        created: None,
+        created: Age::default(),
         service_accounts: Arc::from([]),
         aliases: Arc::from([]),
         passthrough_ports: Arc::from([]),

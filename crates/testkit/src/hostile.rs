@@ -18,6 +18,9 @@ use draw::Draw;
 /// The namespace of hostile objects.
 pub const HOSTILE: &str = "evil";
 
+/// When what others have was created, at the latest.
+pub const CREATED: &str = "2020-01-01T00:00:00Z";
+
 /// What the namespace has that harms nobody: hostile objects have somewhere to lead to.
 pub const OWN: &str = include_str!("hostile/own.yaml");
 
@@ -141,7 +144,11 @@ fn object(draw: &mut Draw, at: usize, around: &Surroundings) -> Value {
         metadata["name"] = format!("x-{at}").into();
     }
     metadata["namespace"] = HOSTILE.into();
-    metadata["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
+    // Never before what others have: without a date, at their time, or after it.
+    match *change.draw.of(&["", CREATED, "2026-01-01T00:00:00Z"]) {
+        "" => _ = metadata.as_object_mut().map(|m| m.remove("creationTimestamp")),
+        time => metadata["creationTimestamp"] = time.into(),
+    }
     object
 }
 

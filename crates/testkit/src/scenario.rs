@@ -7,7 +7,7 @@ use std::sync::Arc;
 use model::mesh::read_mesh_networks;
 use model::names::ClusterId;
 use model::node::Node;
-use model::parse::{Validation, parse};
+use model::parse::{Validation, parse, to_json};
 use model::settings::{Features, Settings};
 use model::{AnyObject, Change, Owner};
 use serde_json::Value;
@@ -60,10 +60,22 @@ impl Scenario {
     ///
     /// When it is no scenario.
     pub fn load(folder: &Path) -> Self {
+        Self::created(folder, None)
+    }
+
+    /// A recorded scenario whose objects were created at that time where they do not say when; `None` where there are no recordings.
+    pub fn recorded_and_created(name: &str, time: &str) -> Option<Self> {
+        Some(Self::created(
+            &recording("scenarios")?.join(name),
+            Some(time),
+        ))
+    }
+
+    fn created(folder: &Path, time: Option<&str>) -> Self {
         let mut world = World::new(read_settings(folder));
-        world.apply(objects(&folder.join("config"), None));
+        world.apply(objects(&folder.join("config"), None, time));
         for cluster in files(&folder.join("clusters")) {
-            world.apply(objects(&cluster, Some(stem(&cluster).into())));
+            world.apply(objects(&cluster, Some(stem(&cluster).into()), time));
         }
         let nodes = files(&folder.join("nodes"))
             .into_iter()
@@ -130,8 +142,8 @@ impl Scenario {
     }
 }
 
-/// What a cluster tells: the objects of a folder.
-fn objects(folder: &Path, cluster: Option<ClusterId>) -> Vec<Change> {
+/// What a cluster tells: the objects of a folder, created at that time where they do not say when.
+fn objects(folder: &Path, cluster: Option<ClusterId>, time: Option<&str>) -> Vec<Change> {
     let is_remote = cluster.is_some();
     let owner = Owner {
         cluster,
@@ -139,13 +151,30 @@ fn objects(folder: &Path, cluster: Option<ClusterId>) -> Vec<Change> {
     };
     let of_file = |path: PathBuf| {
         let file: Arc<Path> = path.as_path().into();
-        let parsed = parse(&read(&path), &file, Validation::Warn);
+        let text = match time {
+            Some(time) => created_at(&read(&path), time),
+            None => read(&path),
+        };
+        let parsed = parse(&text, &file, Validation::Warn);
         let objects: Vec<AnyObject> = parsed.objects().cloned().collect();
         objects
     };
     let objects = files(folder).into_iter().flat_map(of_file);
     let told = objects.filter(|o| !is_remote || o.kind().is_read_remotely());
     told.map(|o| Change::Put(owner.clone(), o)).collect()
+}
+
+/// Manifests with a time at each object that has none.
+fn created_at(text: &str, time: &str) -> String {
+    let documents = to_json(text).into_iter().map(|document| {
+        let mut document = document.expect("recorded manifests are YAML");
+        let metadata = &mut document["metadata"];
+        if metadata["creationTimestamp"].is_null() && metadata.is_object() {
+            metadata["creationTimestamp"] = time.into();
+        }
+        document.to_string()
+    });
+    documents.collect::<Vec<_>>().join("\n---\n")
 }
 
 fn read_settings(folder: &Path) -> Settings {

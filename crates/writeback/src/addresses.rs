@@ -15,8 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::{Ipv4Net, Ipv6Net};
-use model::object::Timestamp;
-use model::{Kind, ObjectKey, ObjectName};
+use model::{Age, Kind, ObjectKey, ObjectName};
 use serde_json::{Value, json};
 
 use crate::status::{Field, Merge, Statuses, Wanted};
@@ -33,7 +32,7 @@ pub struct Entry {
     /// Which state of its spec this is; 0 where that is not known.
     pub generation: i64,
     /// When it was made.
-    pub created: Option<Timestamp>,
+    pub created: Age,
     /// Whether its status is ours to write: it is in the place that we write to.
     pub writable: bool,
     /// The hosts that are to have addresses, each once.
@@ -46,8 +45,8 @@ pub struct Entry {
 
 impl Entry {
     /// The order in which entries are served: that of generation.
-    fn order(&self) -> (bool, Option<Timestamp>, &ObjectName) {
-        (self.created.is_none(), self.created, &self.name)
+    fn order(&self) -> (Age, &ObjectName) {
+        (self.created, &self.name)
     }
 
     fn identity(&self) -> Identity {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use incr::Cx;
 use model::kinds::istio::{DestinationRule, ServiceEntry};
 use model::kinds::kube::Service;
-use model::{Namespace, ObjectName, Timestamp};
+use model::{Namespace, ObjectName, Age};
 use store::{Reads, Snapshot};
 
 use crate::code;
@@ -21,9 +21,9 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
 /// What comes first where objects contradict each other.
 ///
 /// Istio: pilot/pkg/model/config.go sortConfigByCreationTime, 1.32.
-fn age(name: &ObjectName, rule: &DestinationRuleFacts) -> (Timestamp, String) {
+fn age(name: &ObjectName, rule: &DestinationRuleFacts) -> (Age, String) {
     (
-        rule.created.unwrap_or_default(),
+        rule.created,
         format!("{}.{}", name.name, name.namespace),
     )
 }

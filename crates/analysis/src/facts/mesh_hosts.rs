@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use incr::{Cx, Query};
 use model::kinds::istio::VirtualService;
-use model::{ObjectName, Timestamp};
+use model::{ObjectName, Age};
 use store::{Reads, Snapshot};
 
 use super::hosts::{full_name, scopes};
@@ -17,7 +17,7 @@ pub(crate) struct MeshHosts {
     /// Its hosts in full, in the order written.
     pub(crate) hosts: Vec<String>,
     /// When it was created.
-    pub(crate) created: Option<Timestamp>,
+    pub(crate) created: Age,
 }
 
 /// The hosts of a VirtualService; `None` where sidecars do not see it.

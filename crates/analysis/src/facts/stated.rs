@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use incr::{Cx, Query};
 use model::kinds::istio::{DestinationRule, ServiceEntry};
-use model::{ObjectName, Timestamp};
+use model::{ObjectName, Age};
 use store::{Reads, Snapshot};
 
 use super::hosts::{full_name, scopes};
@@ -50,7 +50,7 @@ pub(crate) struct DestinationRuleFacts {
     /// The names of its subsets, in the order written.
     pub(crate) subsets: Vec<String>,
     /// When it was created.
-    pub(crate) created: Option<Timestamp>,
+    pub(crate) created: Age,
 }
 
 /// What the DestinationRule of this name states; `None` where it is for some workloads alone.

@@ -32,13 +32,12 @@ impl Derive for GatewayOfHost {
             return Outcome::default();
         }
         let ingresses = read.derived(IngressesOf(self.0.clone()));
-        let bases: Vec<&ObjectName> = ingresses
+        let bases: Vec<_> = ingresses
             .all()
             .iter()
             .filter(|(_, rules)| rules.annotated.annotations.canary.is_none())
-            .map(|(name, _)| name)
             .collect();
-        let Some(first) = bases.first() else {
+        let Some((first, rules)) = bases.first() else {
             return Outcome::default();
         };
         let tls = read.derived(TlsOf(self.0.clone()));
@@ -54,11 +53,13 @@ impl Derive for GatewayOfHost {
         others.sort();
         others.dedup();
         let derived = derived(
-            bases.into_iter().cloned(),
+            bases.iter().map(|(name, _)| name.clone()),
             others.into_iter().collect::<Vec<ObjectKey>>(),
         );
+        let mut made = object(name, derived, gateway);
+        made.meta.created = rules.created;
         Outcome {
-            objects: vec![Made::new(object(name, derived, gateway))],
+            objects: vec![Made::new(made)],
             findings: tls.findings.clone().into(),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use annotations::Paths;
 use model::kinds::kube::{ANY_HOST, Ingress, IngressBackend, IngressPath, PathType, www};
-use model::{Diagnostic, Namespace, Object, ObjectName, Severity, Timestamp};
+use model::{Diagnostic, Namespace, Object, ObjectName, Severity, Age};
 
 use super::annotated::{Annotated, AnnotatedBy};
 use super::{key, limits};
@@ -29,7 +29,7 @@ pub(super) struct RulesAbout {
 /// What an Ingress says.
 #[derive(PartialEq, Debug)]
 pub(super) struct Rules {
-    created: Option<Timestamp>,
+    created: Age,
     /// It is beyond a limit, and nothing of it is served.
     is_refused: bool,
     pub(super) findings: Vec<Diagnostic>,
@@ -41,7 +41,7 @@ pub(super) struct Rules {
 pub(super) struct HostRules {
     /// Where it names the host first.
     pub(super) at: String,
-    pub(super) created: Option<Timestamp>,
+    pub(super) created: Age,
     pub(super) namespace: Namespace,
     pub(super) annotated: Arc<Annotated>,
     pub(super) paths: Vec<Path>,
@@ -132,7 +132,7 @@ impl Derive for RulesOf {
 
 impl Rules {
     /// When the Ingress was created.
-    pub(super) fn created(&self) -> Option<Timestamp> {
+    pub(super) fn created(&self) -> Age {
         self.created
     }
 
@@ -153,7 +153,7 @@ impl Derive for RulesAbout {
 }
 
 impl AboutHost for HostRules {
-    fn created(&self) -> Option<Timestamp> {
+    fn created(&self) -> Age {
         self.created
     }
 

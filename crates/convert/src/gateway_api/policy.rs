@@ -16,7 +16,7 @@ use model::derived::GatewayRole;
 use model::kinds::gateway_api::{BackendTlsPolicy, XBackendTrafficPolicy};
 use model::kinds::istio::DestinationRule;
 use model::kinds::kube::Service;
-use model::{Kind, Labels, Object, ObjectKey, ObjectName, Timestamp};
+use model::{Kind, Labels, Object, ObjectKey, ObjectName, Age};
 use proto_istio::networking::traffic_policy::{PortTrafficPolicy, RetryBudget};
 use proto_istio::networking::{
     ClientTlsSettings, LoadBalancerSettings, PortSelector, TrafficPolicy,
@@ -112,7 +112,7 @@ impl Derive for ClosedServices {
 struct Merged {
     policy: TrafficPolicy,
     /// Those who have a say, with their age.
-    policies: Vec<(Option<Timestamp>, ObjectKey)>,
+    policies: Vec<(Age, ObjectKey)>,
     /// ConfigMaps with roots.
     roots: Vec<ObjectKey>,
 }

@@ -1,7 +1,7 @@
 //! Routes of any kind.
 
 use model::kinds::gateway_api::{GrpcRoute, HttpRoute, Route, TcpRoute, TlsRoute, UdpRoute};
-use model::{Kind, ObjectKey, Timestamp};
+use model::{Kind, ObjectKey, Age};
 use store::index::ObjectIndex;
 
 use crate::reader::{Derive, Reader};
@@ -60,16 +60,14 @@ pub(super) struct CreatedOf(pub(super) ObjectKey);
 
 impl Derive for CreatedOf {
     type Stratum = Routes;
-    type Value = Option<Timestamp>;
+    type Value = Age;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
-        fn of<T: WrittenRoute>(
-            read: &Reader<'_, '_, Routes>,
-            key: &ObjectKey,
-        ) -> Option<Timestamp> {
-            read.get::<T>(&key.name)?.meta.created
+        fn of<T: WrittenRoute>(read: &Reader<'_, '_, Routes>, key: &ObjectKey) -> Age {
+            let route = read.get::<T>(&key.name);
+            route.map_or_else(Age::default, |route| route.meta.created)
         }
-        with_route_type!(self.0.kind, of(read, &self.0), None)
+        with_route_type!(self.0.kind, of(read, &self.0), Age::default())
     }
 }
 

@@ -53,12 +53,11 @@ impl Derive for GatewayOf {
             selector: selector(&settings.mesh),
             servers: servers(read, &ingress, &mut findings),
         };
+        let derived = derived([self.0.clone()], rules.class.clone());
+        let mut made = object(name, derived, gateway);
+        made.meta.created = rules.created;
         Outcome {
-            objects: vec![Made::new(object(
-                name,
-                derived([self.0.clone()], rules.class.clone()),
-                gateway,
-            ))],
+            objects: vec![Made::new(made)],
             findings: findings.into(),
         }
     }

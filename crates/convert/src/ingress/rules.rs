@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::kinds::kube::{Ingress, IngressBackend, IngressPath, IngressRule};
-use model::{Diagnostic, Object, ObjectKey, ObjectName, Severity, Timestamp};
+use model::{Diagnostic, Object, ObjectKey, ObjectName, Severity, Age};
 use proto_istio::networking::string_match::MatchType;
 
 use super::class::{Served, ServedBy};
@@ -31,7 +31,7 @@ pub(super) struct RulesAbout {
 /// What an Ingress says.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Rules {
-    pub(super) created: Option<Timestamp>,
+    pub(super) created: Age,
     /// How many entries of `tls` it has.
     pub(super) servers: usize,
     /// The IngressClass without which it would not be served.
@@ -54,7 +54,7 @@ impl Rules {
 pub(super) struct HostRules {
     /// Where it names the host first.
     pub(super) at: String,
-    pub(super) created: Option<Timestamp>,
+    pub(super) created: Age,
     pub(super) class: Option<ObjectKey>,
     /// How many smaller hosts of the Ingress look the same once their dots are dashes.
     pub(super) alike: usize,
@@ -105,7 +105,7 @@ impl Derive for RulesAbout {
 }
 
 impl AboutHost for HostRules {
-    fn created(&self) -> Option<Timestamp> {
+    fn created(&self) -> Age {
         self.created
     }
 

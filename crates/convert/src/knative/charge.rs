@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::budget::{ROUTE_BYTES, charge};
 use model::kinds::knative::Ingress;
-use model::{Diagnostic, Namespace, ObjectName};
+use model::{Age, Diagnostic, Namespace, ObjectName};
 
 use super::key;
 use super::rules::RulesOf;
@@ -57,9 +57,9 @@ impl Derive for IngressCharge {
             let routes = rules.paths.len().saturating_mul(2 * ROUTE_BYTES);
             rules.weight.saturating_add(routes)
         });
-        let created = rules.by_place.values().find_map(|rules| rules.created);
+        let first = rules.by_place.values().next();
         Charge {
-            created,
+            created: first.map_or_else(Age::default, |rules| rules.created),
             bytes: charge(made.fold(0, usize::saturating_add), || {
                 read.is_crowded::<Ingress>(&self.0.namespace)
             }),

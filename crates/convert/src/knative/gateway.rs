@@ -31,9 +31,9 @@ impl Derive for GatewayOfHost {
         let Ok(Some(at)) = entrance(features, self.0.visibility) else {
             return Outcome::default();
         };
-        if members.all().is_empty() {
+        let Some((_, first)) = members.all().first() else {
             return Outcome::default();
-        }
+        };
         let tls = read.derived(TlsOf(self.0.clone()));
         let host = &self.0.host;
         let mut servers = vec![edge::server(host, at.plain, "HTTP", None)];
@@ -49,12 +49,11 @@ impl Derive for GatewayOfHost {
         others.sort();
         others.dedup();
         let from = members.all().iter().map(|(ingress, _)| ingress);
+        let derived = derived(from, others, Semantics::Edge);
+        let mut made = object(name_of(features, &self.0), derived, gateway);
+        made.meta.created = first.created;
         Outcome {
-            objects: vec![Made::new(object(
-                name_of(features, &self.0),
-                derived(from, others, Semantics::Edge),
-                gateway,
-            ))],
+            objects: vec![Made::new(made)],
             findings: tls.findings.clone().into(),
         }
     }

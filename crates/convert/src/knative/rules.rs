@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::kinds::knative::{Ingress, IngressPath, IngressRule, IngressSplit, Visibility};
-use model::{Diagnostic, Object, ObjectName, Timestamp};
+use model::{Diagnostic, Object, ObjectName, Age};
 
 use super::{BYTES, Place, class, hash, owner, told};
 use crate::hostname::is_host;
@@ -36,7 +36,7 @@ pub(super) struct Rules {
 pub(super) struct HostRules {
     /// Where it names the host first.
     pub(super) at: String,
-    pub(super) created: Option<Timestamp>,
+    pub(super) created: Age,
     /// The hash of the whole Ingress.
     pub(super) hash: Arc<str>,
     /// Whether it sends clients to HTTPS.
@@ -101,7 +101,7 @@ impl Derive for RulesAbout {
 }
 
 impl AboutHost for HostRules {
-    fn created(&self) -> Option<Timestamp> {
+    fn created(&self) -> Age {
         self.created
     }
 

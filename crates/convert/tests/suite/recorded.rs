@@ -27,7 +27,7 @@ fn object(recorded: &Value) -> Object<Ingress> {
             name: ObjectName::new(text("namespace"), text("name")),
             labels: Labels::default(),
             annotations: annotations.collect(),
-            created: None,
+            created: Default::default(),
             maker: None,
             derived: None,
             closed: None,

@@ -29,6 +29,14 @@ pub(super) fn fault(allowed: &Listed, bind: &str) -> Option<String> {
     ))
 }
 
+/// The address of a server as it is without being stated, where that is the same.
+pub(super) fn canonical(bind: &str) -> &str {
+    match bind {
+        "0.0.0.0" => "",
+        bind => bind,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

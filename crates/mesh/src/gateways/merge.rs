@@ -9,10 +9,10 @@ use incr::Cx;
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::istio::Gateway;
 use model::names::Namespace;
-use model::object::Object;
+use model::object::{Object, ObjectKey};
 use model::protocol::Protocol;
 use model::settings::Listed;
-use proto_istio::networking::Server;
+use proto_istio::networking::{Port, Server};
 use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use store::{Reads, Snapshot};
 
@@ -41,6 +41,7 @@ pub(super) fn merge(
         may_name_files: false,
         ports: Ports::new(cx, &key.namespace),
         merged: MergedGateway::default(),
+        authors: Vec::new(),
         taken: BTreeSet::new(),
         plain: BTreeMap::new(),
         tls_hosts: BTreeMap::new(),
@@ -48,19 +49,26 @@ pub(super) fn merge(
     let served = selected
         .iter()
         .filter(|selected| !gateway_is_over(cx, &selected.gateway));
-    for selected in served {
+    let servers = served.flat_map(|selected| {
+        let servers = selected.gateway.spec.servers.iter().enumerate();
+        servers.map(move |(field, server)| (selected, field, server))
+    });
+    // What is not what a port is for has what is left of it.
+    let (last, first): (Vec<_>, Vec<_>) = servers.partition(|(selected, _, server)| {
+        let ports = resolved(server, &selected.reached);
+        ports.into_iter().any(|port| selected.yields(key, server, port))
+    });
+    for (selected, field, server) in first.into_iter().chain(last) {
         let author = selected.gateway.namespace();
         merging.may_name_files = files::may_name(cx, author, &key.namespace);
-        for (field, server) in selected.gateway.spec.servers.iter().enumerate() {
-            let Some(owners) = &owners else {
-                merging.server(selected, field, server);
-                continue;
-            };
-            let (left, refused) = owned_hosts(cx, owners, (selected, field), server);
-            merging.merged.refused.extend(refused);
-            if !left.hosts.is_empty() || server.hosts.is_empty() {
-                merging.server(selected, field, &left);
-            }
+        let Some(owners) = &owners else {
+            merging.server(selected, field, server);
+            continue;
+        };
+        let (left, refused) = owned_hosts(cx, owners, (selected, field), server);
+        merging.merged.refused.extend(refused);
+        if !left.hosts.is_empty() || server.hosts.is_empty() {
+            merging.server(selected, field, &left);
         }
     }
     let Merging {
@@ -106,12 +114,14 @@ struct Merging<'a> {
     /// How many ports namespaces may open still.
     ports: Ports,
     merged: MergedGateway,
+    /// Who wrote each server.
+    authors: Vec<ObjectKey>,
     /// Port numbers in use.
     taken: BTreeSet<u16>,
     /// The socket of each port that carries no TLS.
     plain: BTreeMap<u16, ServerPort>,
-    /// The names that TLS clients ask for on each port, with the address they are bound to.
-    tls_hosts: BTreeMap<u16, BTreeMap<String, String>>,
+    /// The names that TLS clients ask for on each port of an address, with the server that has each.
+    tls_hosts: BTreeMap<(u16, Arc<str>), BTreeMap<String, usize>>,
 }
 
 impl Merging<'_> {
@@ -143,6 +153,7 @@ impl Merging<'_> {
         }
         self.merged.edge |= gateway.meta.is_edge();
         let at = self.merged.servers.len();
+        self.authors.push(selected.author.key.clone());
         self.merged.servers.push(GatewayServer {
             server: Server {
                 hosts: hosts(&stated.hosts, gateway.namespace()),
@@ -154,14 +165,14 @@ impl Merging<'_> {
             tls_route: Arc::default(),
             sni_hosts: Vec::new(),
         });
-        let number = u16::try_from(port.number).unwrap_or(0);
+        let number = number_of(port);
         for resolved in resolve(number, &selected.reached) {
             let socket = ServerPort {
                 number: resolved,
                 protocol: port.protocol.as_str().into(),
                 bind: stated.bind.as_str().into(),
             };
-            let opens = !self.is_open(&socket);
+            let opens = self.holder(&socket).is_none();
             if opens && !self.ports.may_open(self.cx, gateway, (field, resolved)) {
                 continue;
             }
@@ -169,14 +180,19 @@ impl Merging<'_> {
             let udp = selected.reached.over_udp(number);
             let placed = self
                 .leaves(&socket)
-                .and_then(|()| self.tls(at, &socket, &route))
-                .and_then(|()| self.place(at, socket, route, udp));
-            if opens && placed.is_ok() {
-                self.ports.open(gateway);
-            }
-            if let Err(why) = placed {
-                let why = format!("the server is not served on port {resolved}: {why}");
-                self.merged.refused.push(refused(why));
+                .and_then(|()| self.names_are_free(at, &socket))
+                .and_then(|()| self.place(at, socket.clone(), route.clone(), udp));
+            match placed {
+                Ok(()) => {
+                    self.take_names(at, &socket, &route);
+                    if opens {
+                        self.ports.open(gateway);
+                    }
+                }
+                Err(why) => {
+                    let why = format!("the server is not served on port {resolved}: {why}");
+                    self.merged.refused.push(refused(why));
+                }
             }
         }
     }
@@ -193,46 +209,53 @@ impl Merging<'_> {
         }
     }
 
-    /// Whether some server listens there.
-    fn is_open(&self, socket: &ServerPort) -> bool {
+    /// The first server that listens there.
+    fn holder(&self, socket: &ServerPort) -> Option<usize> {
         let first = ServerPort {
             number: socket.number,
             protocol: Arc::default(),
             bind: Arc::default(),
         };
         let open = self.merged.by_port.range(first..);
-        let mut open = open.take_while(|(open, _)| open.number == socket.number);
-        open.any(|(open, _)| open.bind == socket.bind)
+        let open = open.take_while(|(open, _)| open.number == socket.number);
+        let there = open.filter(|(open, _)| bind::canonical(&open.bind) == bind::canonical(&socket.bind));
+        there.filter_map(|(_, there)| there.servers.first()).min().copied()
     }
 
-    /// Takes the names of a server with TLS settings. The error says which of them another server has on the same
-    /// address.
-    fn tls(&mut self, at: usize, socket: &ServerPort, route: &Arc<str>) -> Result<(), String> {
-        let server = &mut self.merged.servers[at];
-        let Some(tls) = &server.server.tls else {
+    /// Who wrote a server, for those who have to give way to it.
+    fn author(&self, at: Option<usize>) -> String {
+        let author = at.and_then(|at| self.authors.get(at));
+        author.map_or_else(|| "another server".to_owned(), ToString::to_string)
+    }
+
+    /// Whether no other server has TLS for the names of this one on the same address. The error says which has.
+    fn names_are_free(&self, at: usize, socket: &ServerPort) -> Result<(), String> {
+        let server = &self.merged.servers[at].server;
+        let known = self.tls_hosts.get(&place_of(socket));
+        let (Some(_), Some(known)) = (&server.tls, known) else {
             return Ok(());
         };
-        let known = self.tls_hosts.entry(socket.number).or_default();
-        // Envoy compares server names without case.
-        let taken = |host: &str| {
-            let bind = known.get(&host.to_ascii_lowercase());
-            bind.is_some_and(|bind| **bind == *socket.bind)
+        let mut names = server.hosts.iter().map(|host| server_name(host));
+        let taken = names.find_map(|name| Some((known.get(&name).copied()?, name)));
+        taken.map_or(Ok(()), |(holder, name)| {
+            let holder = self.author(Some(holder));
+            Err(format!("{holder} has TLS for {name} there"))
+        })
+    }
+
+    /// Takes the names of a server with TLS settings, which has its place.
+    fn take_names(&mut self, at: usize, socket: &ServerPort, route: &Arc<str>) {
+        let server = &mut self.merged.servers[at];
+        let Some(tls) = &server.server.tls else {
+            return;
         };
-        if let Some(host) = server.server.hosts.iter().find(|h| taken(h)) {
-            return Err(format!("another server has TLS for {host} there"));
-        }
-        for host in &server.server.hosts {
-            known.insert(host.to_ascii_lowercase(), socket.bind.to_string());
-        }
-        let names = server.server.hosts.iter().map(|host| {
-            let mut parts = host.split('/');
-            let first = parts.next().unwrap_or_default();
-            parts.next().unwrap_or(first).to_ascii_lowercase()
-        });
-        server.sni_hosts = names.collect::<BTreeSet<String>>().into_iter().collect();
+        let names = server.server.hosts.iter().map(|host| server_name(host));
+        let names: BTreeSet<String> = names.collect();
+        let known = self.tls_hosts.entry(place_of(socket)).or_default();
+        known.extend(names.iter().map(|name| (name.clone(), at)));
+        server.sni_hosts = names.into_iter().collect();
         server.tls_route = route.clone();
         self.merged.auto_passthrough |= tls.mode() == TlsMode::AutoPassthrough;
-        Ok(())
     }
 
     /// Puts a server on a socket. The error says why it does not fit there.
@@ -250,9 +273,10 @@ impl Merging<'_> {
                 let (new, held) = (parse(&socket), parse(&current));
                 let mergeable = (new.is_http() || new == held) && held.is_http();
                 if !mergeable || route.is_empty() {
+                    let holder = self.author(self.holder(&current));
                     return Err(format!(
-                        "its protocol {} does not go with {}, which another server has there",
-                        socket.protocol, current.protocol
+                        "{holder} serves {} there, which cannot share a port with {}",
+                        current.protocol, socket.protocol
                     ));
                 }
                 self.join(at, &current, &route);
@@ -269,10 +293,17 @@ impl Merging<'_> {
             }
         } else if is_tls(&self.merged.servers[at].server) {
             if !self.join_tls(at, &socket, &route) {
-                return Err("its route configuration is that of another server".to_owned());
+                let known = self.merged.by_route.get(&route);
+                let holder = self.author(known.and_then(|servers| servers.first().copied()));
+                return Err(format!(
+                    "{holder} has a server whose port has the same name; give this one another"
+                ));
             }
-        } else if self.merged.by_port.contains_key(&socket) {
-            return Err("it has no TLS, and another server has there".to_owned());
+        } else if let Some(holder) = self.holder(&socket) {
+            let holder = self.author(Some(holder));
+            return Err(format!(
+                "{holder} serves TLS there, which cannot share a port with a server without TLS"
+            ));
         } else {
             self.open(at, &socket, &route);
             return Ok(());
@@ -385,6 +416,29 @@ fn hosts(stated: &[String], namespace: &Namespace) -> Vec<String> {
     written.collect()
 }
 
+/// The name that TLS clients ask for to get to a host of a server, whatever namespaces it is for. Envoy compares names without
+/// case.
+fn server_name(host: &str) -> String {
+    let mut parts = host.split('/');
+    let first = parts.next().unwrap_or_default();
+    parts.next().unwrap_or(first).to_ascii_lowercase()
+}
+
+/// Where connections to a socket arrive.
+fn place_of(socket: &ServerPort) -> (u16, Arc<str>) {
+    (socket.number, bind::canonical(&socket.bind).into())
+}
+
+fn number_of(port: &Port) -> u16 {
+    u16::try_from(port.number).unwrap_or(0)
+}
+
+/// The ports that a proxy binds for a server.
+fn resolved(server: &Server, reached: &Reached) -> Vec<u16> {
+    let port = server.port.as_ref();
+    port.map_or_else(Vec::new, |port| resolve(number_of(port), reached))
+}
+
 /// The ports that a proxy binds for a Gateway's port: those behind the service ports of that number. A Gateway that
 /// selects by labels takes the first, and its own number where there is none. An offset that leads beyond all ports binds none.
 ///
@@ -410,7 +464,8 @@ impl Reached {
     fn over_udp(&self, port: u16) -> bool {
         match self {
             Self::Anyhow(instances) | Self::Services(instances) => {
-                instances.iter().any(|i| i.udp && i.port == port)
+                let mut instances = instances.iter();
+                instances.any(|i| i.protocol == Protocol::Udp && i.port == port)
             }
             Self::Directly(_) => false,
         }

@@ -19,15 +19,15 @@ use model::diagnostic::{Diagnostic, Severity};
 use model::host::canonical;
 use model::kinds::gateway_api::ReferenceGrant;
 use model::kinds::istio::Gateway;
-use model::kinds::kube::{self, ANY_HOST};
-use model::kinds::{Kind, knative};
+use model::kinds::kube::ANY_HOST;
 use model::names::Namespace;
-use model::object::{Object, ObjectKey, Timestamp};
+use model::object::{Object, ObjectKey};
 use model::ownership::{Claim, above};
 use store::index::{ObjectIndex, grant_value};
 use store::{Reads, Snapshot};
 
-use super::{GatewayKey, MergedGatewayOf, select};
+use super::author::Author;
+use super::{GatewayKey, GatewayServer, MergedGatewayOf, select};
 use crate::finding::{about_named, code};
 use crate::hosts;
 use crate::root::is_root;
@@ -42,9 +42,19 @@ impl Query<Snapshot> for OwnersAt {
     type Value = Option<Arc<Owners>>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
-        if !cx.settings().features.owned_hosts {
-            return None;
-        }
+        let is_on = cx.settings().features.owned_hosts;
+        is_on.then(|| (*cx.query(&ClaimsAt(self.0.clone()))).clone())
+    }
+}
+
+/// The oldest claims to the hosts of a gateway proxy, whether or not hosts have owners.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ClaimsAt(pub GatewayKey);
+
+impl Query<Snapshot> for ClaimsAt {
+    type Value = Arc<Owners>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let mut owners = Owners::default();
         for selected in select::select(cx, &self.0) {
             let gateway = &selected.gateway;
@@ -57,7 +67,7 @@ impl Query<Snapshot> for OwnersAt {
                 owners.claimed_for(cx, gateway, head);
             }
         }
-        Some(Arc::new(owners))
+        Arc::new(owners)
     }
 }
 
@@ -78,53 +88,6 @@ struct Held {
     claim: Claim,
     /// The namespaces that the claiming Gateway names for it.
     given: BTreeSet<Namespace>,
-}
-
-/// Who says something about a host.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Author {
-    key: ObjectKey,
-    /// Whether its namespace has to own the host. Others have let it in.
-    asked: bool,
-}
-
-impl Author {
-    /// The author of an object, which may be made of another one.
-    fn of(own: ObjectKey, made_from: Option<&ObjectKey>) -> Self {
-        let key = made_from.cloned().unwrap_or(own);
-        let is_own = made_from.is_none();
-        Self {
-            asked: is_own || matches!(key.kind, Kind::Ingress | Kind::KnativeIngress),
-            key,
-        }
-    }
-
-    fn of_gateway(gateway: &Object<Gateway>) -> Self {
-        let derived = gateway.meta.derived.as_ref();
-        Self::of(gateway.key(), derived.and_then(|made| made.from.first()))
-    }
-
-    fn of_rule(head: &VirtualServiceHead) -> Self {
-        let own = ObjectKey {
-            kind: Kind::VirtualService,
-            name: head.name.clone(),
-        };
-        Self::of(own, head.made_from.as_deref())
-    }
-
-    fn namespace(&self) -> &Namespace {
-        &self.key.name.namespace
-    }
-
-    /// When it was created; what is made of an Ingress has no age of its own.
-    fn created(&self, cx: &Cx<'_, Snapshot>, own: Option<Timestamp>) -> Option<Timestamp> {
-        let name = &self.key.name;
-        match self.key.kind {
-            Kind::Ingress => cx.get::<kube::Ingress>(name)?.meta.created,
-            Kind::KnativeIngress => cx.get::<knative::Ingress>(name)?.meta.created,
-            _ => own,
-        }
-    }
 }
 
 /// Keeps the older of two claims to a host.
@@ -237,6 +200,26 @@ impl Owners {
         let host: Arc<str> = canonical(host).into();
         let claims = within(&self.servers, &host);
         refusal(cx, claims, &Author::of_gateway(gateway), &host)
+    }
+
+    /// The finding that a server may not send plain requests for a host to HTTPS, as somebody else's older object is for that very
+    /// host: a redirect takes all of its requests, whoever serves them. `None` where it may.
+    pub fn refuses_redirect(
+        &self,
+        cx: &Cx<'_, Snapshot>,
+        server: &GatewayServer,
+        host: &str,
+    ) -> Option<Diagnostic> {
+        let gateway = cx.get::<Gateway>(&server.gateway)?;
+        let (_, host) = stated_for(host);
+        let author = Author::of_gateway(&gateway);
+        let host = canonical(host);
+        let claim = self.servers.get(&*host).into_iter();
+        let why = refusal(cx, claim, &author, &host)?;
+        let why = format!("a server does not send requests for a host to HTTPS: {why}");
+        let ObjectKey { kind, name } = author.key;
+        let path = "spec.servers".to_owned();
+        Some(about_named(kind, &name, code::NOT_OWNED, Severity::Warning, why).at(path))
     }
 
     /// Why a VirtualService may not route a host; `None` where it may.
@@ -404,7 +387,7 @@ mod tests {
         let head = VirtualServiceHead {
             name: model::ObjectName::new("shop", "rule"),
             made_from: None,
-            created: None,
+            created: Default::default(),
             export_to: Visibility::Public,
             semantics: Default::default(),
             hosts: hosts.iter().map(|h| (*h).into()).collect(),

@@ -8,16 +8,36 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use model::kinds::istio::Gateway;
 use model::object::{Object, ObjectKey};
+use model::protocol::Protocol;
 use model::{Kind, Namespace};
+use proto_istio::networking::Server;
 use store::{Reads, Snapshot};
 
+use super::author::Author;
+use super::server::{is_http, is_tls};
 use super::{GatewayKey, Instance};
+use crate::root::is_root;
 
 /// A Gateway that selects a proxy.
 pub(super) struct Selected {
     pub(super) gateway: Arc<Object<Gateway>>,
+    /// Whose word it is.
+    pub(super) author: Author,
+    /// Whose it is, seen from the proxy.
+    pub(super) home: Home,
     /// How clients get to the proxy.
     pub(super) reached: Reached,
+}
+
+/// Whose a Gateway is, seen from a proxy that it selects: in this order they take its ports and hosts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Home {
+    /// The proxy's own namespace's.
+    Own,
+    /// The operator's, in the root namespace.
+    Root,
+    /// Another namespace's.
+    Foreign,
 }
 
 /// How clients get to the proxy of a Gateway.
@@ -53,11 +73,13 @@ impl Query<Snapshot> for AllGateways {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Gateways {
         let mut all = cx.list::<Gateway>();
-        all.sort_by(|a, b| a.cmp_age(b).then_with(|| a.namespace().cmp(b.namespace())));
+        all.sort_by(|a, b| a.cmp_age(b));
         Gateways(all)
     }
 }
 
+/// The Gateways that select a proxy: those of its own namespace first, whatever their age, so that nobody else takes its ports; then
+/// those of the root namespace, then others. Of each the oldest come first.
 pub(super) fn select(cx: &Cx<'_, Snapshot>, key: &GatewayKey) -> Vec<Selected> {
     let features = &cx.settings().features;
     let all = cx.query(&AllGateways);
@@ -77,24 +99,62 @@ pub(super) fn select(cx: &Cx<'_, Snapshot>, key: &GatewayKey) -> Vec<Selected> {
                     (!instances.is_empty()).then_some(Reached::Services(instances))?
                 }
             };
-            return Some(Selected {
-                gateway: gateway.clone(),
-                reached,
-            });
+            return Some(Selected::new(cx, gateway, key, reached));
         }
         // Without selector it is for everyone.
         key.labels
             .matches_map(&gateway.spec.selector)
-            .then(|| Selected {
-                gateway: gateway.clone(),
-                reached: Reached::Anyhow(key.instances.to_vec()),
-            })
+            .then(|| Selected::new(cx, gateway, key, Reached::Anyhow(key.instances.to_vec())))
     });
-    let selected = selected.collect();
+    let mut selected: Vec<Selected> = selected.collect();
+    selected.sort_by_key(|selected| selected.home);
     if features.strict_gateway_merging {
         keep_apart(selected)
     } else {
         selected
+    }
+}
+
+impl Selected {
+    fn new(
+        cx: &Cx<'_, Snapshot>,
+        gateway: &Arc<Object<Gateway>>,
+        key: &GatewayKey,
+        reached: Reached,
+    ) -> Self {
+        let author = Author::of_gateway(gateway);
+        let home = match author.namespace() {
+            own if *own == key.namespace => Home::Own,
+            root if is_root(cx, root) => Home::Root,
+            _ => Home::Foreign,
+        };
+        Self {
+            gateway: gateway.clone(),
+            author,
+            home,
+            reached,
+        }
+    }
+
+    /// Whether a server of another namespace is not what a port of the proxy is for, as the Services of the proxy's namespace say by
+    /// the protocol of the port: it takes the place of no server that is.
+    pub(super) fn yields(&self, key: &GatewayKey, server: &Server, port: u16) -> bool {
+        let mut instances = key.instances.iter();
+        self.home == Home::Foreign
+            && instances.any(|instance| {
+                instance.target_port == port
+                    && instance.namespace == key.namespace
+                    && !speaks(instance.protocol, server)
+            })
+    }
+}
+
+/// Whether a server is one for a port that speaks a protocol.
+fn speaks(protocol: Protocol, server: &Server) -> bool {
+    match protocol {
+        Protocol::Https | Protocol::Tls => is_tls(server),
+        Protocol::Tcp | Protocol::Mongo | Protocol::Redis | Protocol::Mysql => !is_http(server),
+        protocol => !protocol.is_http() || (is_http(server) && !is_tls(server)),
     }
 }
 

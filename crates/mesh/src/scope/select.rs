@@ -9,14 +9,15 @@ use incr::{Cx, Query};
 use model::kinds::istio::Sidecar;
 use model::labels::Labels;
 use model::names::Namespace;
-use model::object::{ObjectName, Timestamp};
+use model::object::{ObjectName};
+use model::age::Age;
 use store::{Reads, Snapshot};
 
 /// What decides whom a Sidecar applies to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct SidecarHead {
     name: ObjectName,
-    created: Option<Timestamp>,
+    created: Age,
     /// Without one it is the default of its namespace.
     selector: Option<BTreeMap<String, String>>,
 }

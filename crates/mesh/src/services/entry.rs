@@ -123,7 +123,17 @@ fn convert(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> ServiceList {
             ..KubeAttributes::default()
         },
     };
-    let addresses = addresses(spec);
+    let mut addresses = addresses(spec);
+    if !addresses.is_empty() {
+        let displaced = cx.query(&allocation::Displaced);
+        if let Some(refused) = displaced.refused(&meta.name) {
+            let is_refused = |address: &Arc<str>| {
+                let address = address.parse::<IpAddr>();
+                address.is_ok_and(|address| refused.contains_key(&address))
+            };
+            addresses.retain(|address| !is_refused(address));
+        }
+    }
     let mut services = Vec::with_capacity(spec.hosts.len() * addresses.len().max(1));
     for host in &spec.hosts {
         let service = Service {

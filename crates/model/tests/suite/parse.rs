@@ -50,7 +50,7 @@ spec:
     assert_eq!(object.meta.name.to_string(), "default/reviews");
     assert_eq!(object.meta.labels.get("version"), Some("1"));
     assert_eq!(object.meta.labels.get("true"), Some("true"));
-    assert_eq!(object.meta.created.unwrap().0, 1_709_208_000);
+    assert_eq!(object.meta.created.time().unwrap().0, 1_709_208_000);
     assert_eq!(object.meta.origin.to_string(), "f.yaml:3");
     let route = &object.spec.http[0];
     assert_eq!(route.timeout.unwrap().0.seconds, 5400);

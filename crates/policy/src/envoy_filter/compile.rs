@@ -7,7 +7,8 @@ use incr::KeyedMap;
 use incr::{Cx, Query};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::istio::EnvoyFilter;
-use model::object::{Object, ObjectName, Timestamp};
+use model::object::{Object, ObjectName};
+use model::age::Age;
 use prost::{Message, Name};
 use proto_istio::networking::envoy_filter::envoy_config_object_match::ObjectTypes;
 use proto_istio::networking::envoy_filter::patch::Operation;
@@ -32,7 +33,7 @@ const MAX_VERSION_PATTERN: usize = 1024;
 pub struct Compiled {
     pub(super) name: ObjectName,
     pub(super) priority: i32,
-    pub(super) created: Option<Timestamp>,
+    pub(super) created: Age,
     pub(super) selector: Option<WorkloadSelector>,
     pub(super) target_refs: Vec<PolicyTargetReference>,
     /// The patches that can be used, in order, each with the proxies that it is for.

@@ -65,7 +65,7 @@ fn service(s: &Service) -> Value {
         "ports": s.ports.iter().map(|p| json!({
             "name": &*p.name, "port": p.number, "protocol": p.protocol.to_string(),
         })).collect::<Vec<_>>(),
-        "creationTime": timestamp(s.created.unwrap_or_default().0),
+        "creationTime": timestamp(s.created.time().unwrap_or_default().0),
         "hostname": &*s.host,
         "clusterVIPs": { "Addresses": addresses },
         "defaultAddress": &*s.default_address,
@@ -167,7 +167,7 @@ pub(super) fn objects(state: &State, kind: Option<&str>) -> Vec<Value> {
                 "labels": map(&meta.labels),
                 "annotations": annotations(object.key().kind, map(&meta.annotations)),
             });
-            if let Some(created) = meta.created {
+            if let Some(created) = meta.created.time() {
                 metadata["creationTimestamp"] = timestamp(created.0).into();
             }
             let mut shown = json!({

@@ -5,6 +5,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use model::Timestamp;
 use crate::lead::Leading;
 use crate::lease::{Candidate, Elector, Lock};
 use crate::place::{ObjectRef, Place};
@@ -16,7 +17,7 @@ fn entry(name: &str, created: i64, hosts: &[&str], held: &[(&str, &str)]) -> Ent
         name: ObjectName::new("shop", name),
         uid: format!("uid-{name}").into(),
         generation: 0,
-        created: Some(Timestamp(created)),
+        created: Age::Since(Timestamp(created)),
         writable: true,
         hosts: hosts.iter().map(|h| (*h).into()).collect(),
         held: held

@@ -16,6 +16,7 @@ use model::object::{Object, ObjectName};
 use proto_istio::types::PolicyTargetReference;
 use store::{Reads, Snapshot};
 
+use super::entries::{self, TakenEntries};
 use super::{Findings, in_order};
 use crate::routes::hash;
 use crate::{clusters, judged};
@@ -63,7 +64,8 @@ impl Query<Snapshot> for FindingsOfMesh {
             found.extend_from_slice(&cx.query(&LargeTelemetry(namespace)));
         }
         for namespace in cx.namespaces::<ServiceEntry>() {
-            found.extend_from_slice(&cx.query(&LargeEntries(namespace)));
+            found.extend_from_slice(&cx.query(&LargeEntries(namespace.clone())));
+            found.extend_from_slice(&cx.query(&TakenEntries(namespace)));
         }
         for namespace in cx.namespaces::<Gateway>() {
             found.extend(cx.query(&GatewaysOver(namespace)).iter().map(|name| {
@@ -90,6 +92,7 @@ impl Query<Snapshot> for FindingsOfMesh {
             found.extend_from_slice(&cx.query(&LargeSettings(namespace.clone())));
             found.extend_from_slice(&cx.query(&TakenSubsets(namespace)));
         }
+        found.extend(entries::displaced(cx));
         found.extend_from_slice(&cx.query(&ClosedObjects));
         found.extend_from_slice(&cx.query(&NotOwnedInMesh));
         found.extend_from_slice(&cx.query(&EdgeOptions).found);

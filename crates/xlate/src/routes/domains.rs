@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 
 use incr::KeyedSet;
+use model::host::canonical;
 use model::service::{Registry, Resolution, Service};
 
 /// Brackets around what has colons.
@@ -19,6 +20,18 @@ pub(super) fn bracketed(host: &str) -> String {
 /// `host:port`.
 pub(super) fn with_port(host: &str, port: u16) -> String {
     format!("{}:{port}", bracketed(host))
+}
+
+/// A domain as what it means: requests for `cart.shop.` and `CART.shop` are for `cart.shop`, also where a port follows.
+pub(super) fn meant(domain: &str) -> String {
+    let is_port = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let stated = domain.rsplit_once(':').filter(|(_, port)| is_port(port));
+    let mut meant = canonical(stated.map_or(domain, |(host, _)| host)).to_ascii_lowercase();
+    if let Some((_, port)) = stated {
+        meant.push(':');
+        meant.push_str(port);
+    }
+    meant
 }
 
 /// The domains of a service's virtual host, and which of them are short for its name.
@@ -160,7 +173,7 @@ pub(super) struct Claimed {
     domains: KeyedSet<String>,
     /// Full names of services, which nobody takes as short ones.
     pub(super) full: KeyedSet<String>,
-    /// Domains of Services of the proxy's namespace, which only objects of that namespace may have.
+    /// What domains of Services of the proxy's namespace mean, which only objects of that namespace may have.
     pub(super) own: KeyedSet<String>,
 }
 
@@ -172,8 +185,8 @@ impl Claimed {
             if short.contains(domain) && self.full.contains(domain) {
                 return false;
             }
-            let domain = domain.to_ascii_lowercase();
-            !(foreign && self.own.contains(&domain)) && self.domains.insert(domain)
+            let is_kept = foreign && !self.own.is_empty() && self.own.contains(&meant(domain));
+            !is_kept && self.domains.insert(domain.to_ascii_lowercase())
         });
         all
     }
@@ -181,7 +194,7 @@ impl Claimed {
 
 #[cfg(test)]
 mod tests {
-    use super::{Claimed, Domains, Speaker};
+    use super::{Claimed, Domains, Speaker, meant};
 
     fn short(host: &str, domain: &str, port: Option<u16>) -> Vec<String> {
         Speaker {
@@ -293,10 +306,24 @@ mod tests {
         let mut claimed = Claimed::default();
         claimed.own.insert("cart.shop".to_owned());
         let wanted = || Domains {
-            all: vec!["Cart.shop".to_owned(), "other".to_owned()],
+            all: ["Cart.shop", "cart.shop.", "other"].map(str::to_owned).into(),
             short: Vec::new(),
         };
         assert_eq!(claimed.claim(wanted(), true), ["other"]);
-        assert_eq!(claimed.claim(wanted(), false), ["Cart.shop"]);
+        assert_eq!(claimed.claim(wanted(), false), ["Cart.shop", "cart.shop."]);
+    }
+
+    #[test]
+    fn a_domain_means_the_same_with_a_dot_at_its_end() {
+        for (written, means) in [
+            ("cart.shop", "cart.shop"),
+            ("Cart.shop.", "cart.shop"),
+            ("cart.:80", "cart:80"),
+            ("[fe80::1]:80", "[fe80::1]:80"),
+            ("[fe80::1]", "[fe80::1]"),
+            ("*.shop.", "*.shop"),
+        ] {
+            assert_eq!(meant(written), means, "{written}");
+        }
     }
 }

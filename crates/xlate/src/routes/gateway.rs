@@ -4,6 +4,7 @@
 
 mod challenges;
 mod closed;
+mod redirect;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -170,6 +171,8 @@ impl Query<Snapshot> for GatewayPlanOf {
             made: KeyedMap::default(),
             weights: KeyedMap::default(),
             hosts: BTreeMap::new(),
+            redirects: redirect::Redirects::of(cx, &key.gateway, &servers),
+            found: Vec::new(),
         };
         let mut repeated: KeyedMap<(&str, &[String]), usize> = KeyedMap::default();
         for server in &servers {
@@ -294,6 +297,9 @@ struct Hosts<'a, 'c> {
     /// What the routes of each rule weigh at most.
     weights: KeyedMap<ObjectName, usize>,
     hosts: BTreeMap<String, Host>,
+    /// Whose redirects to HTTPS count for which hosts.
+    redirects: redirect::Redirects,
+    found: Vec<Diagnostic>,
 }
 
 struct Host {
@@ -354,27 +360,8 @@ impl Hosts<'_, '_> {
                     answers: Vec::new(),
                 });
                 host.routes.push(routes.clone());
-                host.require_tls |= server.https_redirect();
+                host.require_tls |= self.redirects.act_on(self.cx, server, &host.domains[0]);
             }
-        }
-    }
-
-    /// Sends plain requests for the hosts of a server to HTTPS, whether rules know them or not.
-    fn redirects(&mut self, server: &GatewayServer) {
-        if !server.https_redirect() {
-            return;
-        }
-        for host in &server.server.hosts {
-            let domain = host.to_ascii_lowercase();
-            let host = self.hosts.entry(domain.clone()).or_insert_with(|| Host {
-                name: with_port(&domain, server.port()),
-                domains: vec![domain],
-                routes: Vec::new(),
-                session: None,
-                require_tls: true,
-                answers: Vec::new(),
-            });
-            host.require_tls = true;
         }
     }
 
@@ -440,6 +427,7 @@ impl Hosts<'_, '_> {
             });
             return Arc::new(GatewayPlan {
                 hosts: nothing.into_iter().collect(),
+                found: self.found,
                 ..GatewayPlan::default()
             });
         }
@@ -458,7 +446,7 @@ impl Hosts<'_, '_> {
         }
         hosts.sort_by(|a, b| a.name.cmp(&b.name));
         let closes_all = closed::too_many(&self.closed, &hosts);
-        let found = share_out(&mut hosts);
+        self.found.extend(share_out(&mut hosts));
         let hosts = hosts
             .into_iter()
             .filter_map(|host| {
@@ -492,7 +480,7 @@ impl Hosts<'_, '_> {
             .collect();
         Arc::new(GatewayPlan {
             hosts,
-            found,
+            found: self.found,
             refused,
             closes_all,
         })

@@ -18,7 +18,7 @@ use proto_envoy::envoy::config::route::v3::VirtualHost;
 use store::{Reads, Snapshot};
 
 use super::client::RouteClient;
-use super::domains::{Claimed, Domains, Speaker, bracketed, with_port};
+use super::domains::{Claimed, Domains, Speaker, bracketed, meant, with_port};
 use super::encode::{Head, RouteList};
 use super::filters;
 use super::named::{Named, Specificity};
@@ -397,10 +397,10 @@ fn plan(cx: &Cx<'_, Snapshot>, key: &PlanOf, scope: &SidecarScope, groups: &[Gro
             let mut domains = planned.domains(&service.service, group.port);
             if shadowing.contains(&*service.host) {
                 let short = [
-                    service.host.to_string(),
-                    with_port(&service.host, group.port),
+                    meant(&service.host),
+                    meant(&with_port(&service.host, group.port)),
                 ];
-                domains.all.retain(|domain| !short.contains(domain));
+                domains.all.retain(|domain| !short.contains(&meant(domain)));
             }
             planned.add(group, &service.host, Some(&service.service), domains);
         }
@@ -437,9 +437,9 @@ impl Planned<'_, '_> {
                 port => vec![port],
             };
             for port in ports {
-                let domains = self.domains(service, port).all.into_iter();
-                let lower = domains.map(|domain| domain.to_ascii_lowercase());
-                self.claimed.own.extend(lower);
+                let domains = self.domains(service, port).all;
+                let meant = domains.iter().map(|domain| meant(domain));
+                self.claimed.own.extend(meant);
             }
         }
     }

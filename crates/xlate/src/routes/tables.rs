@@ -8,7 +8,7 @@ use model::kinds::istio::VirtualService;
 use model::object::{Meta, Object, ObjectName, Origin};
 use model::service::Picker;
 use model::settings::Settings;
-use model::{Kinded, Labels};
+use model::{Age, Kinded, Labels};
 use prost::Message;
 use prost_reflect::DynamicMessage;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
@@ -67,7 +67,7 @@ fn routes(case: &Value) -> Value {
             name: name.clone(),
             labels: Labels::default(),
             annotations: Labels::default(),
-            created: None,
+            created: Age::default(),
             maker: None,
             derived: derived_as_marked(&strings(&object["metadata"]["annotations"])),
             closed: None,

@@ -4,5 +4,6 @@
 
 mod authorization;
 mod others;
+mod shared;
 pub(crate) mod support;
 mod tokens;

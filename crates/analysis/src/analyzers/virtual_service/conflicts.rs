@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use incr::Cx;
 use model::kinds::istio::VirtualService;
-use model::{ObjectName, Timestamp, host};
+use model::{ObjectName, Age, host};
 use store::{Reads, Snapshot};
 
 use crate::code;
@@ -13,7 +13,7 @@ use crate::facts::several;
 use crate::finding::Report;
 
 /// Who routes a host in a scope, with when each was created.
-type Routers<'a> = Vec<(&'a ObjectName, Option<Timestamp>)>;
+type Routers<'a> = Vec<(&'a ObjectName, Age)>;
 
 /// Istio: pkg/config/analysis/analyzers/virtualservice/conflictingmeshgatewayhosts.go, 1.32.
 pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
@@ -57,7 +57,7 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
 fn overlapping<'a>(
     for_all: &BTreeMap<&str, Routers<'a>>,
     wanted: &str,
-) -> impl Iterator<Item = (&'a ObjectName, Option<Timestamp>)> {
+) -> impl Iterator<Item = (&'a ObjectName, Age)> {
     let mut found: Routers<'a> = Vec::new();
     if wanted.starts_with('*') {
         let others = for_all.iter().filter(|(h, _)| host::matches(wanted, h));
@@ -82,7 +82,7 @@ fn conflict(
     // Istio: pilot/pkg/model/config.go sortConfigByCreationTime, 1.32.
     routers.sort_by_key(|(name, created)| {
         (
-            created.unwrap_or_default(),
+            *created,
             format!("{}.{}", name.name, name.namespace),
         )
     });

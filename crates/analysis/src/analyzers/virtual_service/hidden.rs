@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use incr::Cx;
 use model::kinds::istio::VirtualService;
-use model::{Object, ObjectName, Timestamp};
+use model::{Age, Object, ObjectName};
 use proto_istio::networking::string_match::MatchType;
 use proto_istio::networking::{HttpMatchRequest, HttpRoute};
 use store::{ObjectIndex, Reads, Snapshot};
@@ -90,10 +90,10 @@ fn bound(object: &Object<VirtualService>) -> BTreeSet<ObjectName> {
 /// What comes first where objects contradict each other.
 ///
 /// Istio: pilot/pkg/model/config.go sortConfigByCreationTime, 1.32.
-fn age(object: &Object<VirtualService>) -> (Timestamp, String) {
+fn age(object: &Object<VirtualService>) -> (Age, String) {
     let name = &object.meta.name;
     (
-        object.meta.created.unwrap_or_default(),
+        object.meta.created,
         format!("{}.{}", name.name, name.namespace),
     )
 }

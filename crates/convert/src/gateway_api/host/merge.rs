@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::derived::{Derived, GatewayRole};
-use model::{Diagnostic, ObjectKey, ObjectName, Severity, Timestamp};
+use model::{Diagnostic, ObjectKey, ObjectName, Severity, Age};
 use proto_istio::networking::{HttpMatchRequest, HttpRoute, VirtualService};
 
 use super::super::attachment::Attachment;
@@ -20,7 +20,7 @@ use crate::strata::Routes;
 /// A route that has a part in a host.
 pub(super) struct Part {
     route: ObjectKey,
-    created: Option<Timestamp>,
+    created: Age,
     attachments: Arc<Arc<[Attachment]>>,
     rules: Arc<HttpRules>,
 }

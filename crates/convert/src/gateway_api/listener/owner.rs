@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use model::kinds::gateway_api::{FromNamespaces, Gateway, ListenerSet};
-use model::object::Timestamp;
-use model::{Kind, Namespace, Object, ObjectKey};
+use model::{Age, Kind, Namespace, Object, ObjectKey};
 
 use super::namespaces::selects;
 use crate::gateway_api::class::{ClassOf, Controller};
@@ -79,9 +78,10 @@ pub(super) fn lets_in(
 }
 
 /// When a Gateway or ListenerSet was created.
-pub(super) fn created(read: &Reader<'_, '_, Routes>, key: &ObjectKey) -> Option<Timestamp> {
-    match key.kind {
-        Kind::KubeGateway => read.get::<Gateway>(&key.name)?.meta.created,
-        _ => read.get::<ListenerSet>(&key.name)?.meta.created,
-    }
+pub(super) fn created(read: &Reader<'_, '_, Routes>, key: &ObjectKey) -> Age {
+    let created = match key.kind {
+        Kind::KubeGateway => read.get::<Gateway>(&key.name).map(|o| o.meta.created),
+        _ => read.get::<ListenerSet>(&key.name).map(|o| o.meta.created),
+    };
+    created.unwrap_or_default()
 }

@@ -7,15 +7,12 @@ use std::sync::Arc;
 use model::kinds::kube::{
     Ingress, IngressBackend, IngressPath, IngressPaths, IngressRule, PathType, ResourceRef,
 };
-use model::object::{Origin, Timestamp};
-use model::{Labels, Meta, Namespace, Object, ObjectName, Owner};
+use model::object::Origin;
+use model::{Age, Labels, Meta, Namespace, Object, ObjectName, Owner};
 
 use super::document::{Server, Transport};
 use crate::nacos::names::Key;
 use crate::service::{NAME_LABEL, TYPE_LABEL};
-
-/// When objects of registries are made: every written Ingress is older, and the rules of the older one count.
-const YOUNGEST: Timestamp = Timestamp(i64::MAX);
 
 /// How servers of one registry are made into objects.
 #[derive(Clone, PartialEq, Debug)]
@@ -101,7 +98,8 @@ impl Making {
             meta: Meta {
                 labels: labels.into_iter().collect(),
                 annotations: annotations.into_iter().collect::<Labels>(),
-                created: Some(YOUNGEST),
+                // The rules of an Ingress that somebody wrote count before it.
+                created: Age::Last,
                 ..Meta::new(self.name(id), Origin::Source(self.owner.source.clone()))
             },
             spec: Ingress {

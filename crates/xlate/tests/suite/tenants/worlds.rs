@@ -12,7 +12,7 @@ use model::settings::{Features, Settings};
 use model::{AnyObject, Change, Kind, Owner};
 use pilothouse_xlate::ViewOf;
 use serde_json::{Value, json};
-use testkit::hostile::{OWN, Surroundings};
+use testkit::hostile::{CREATED, OWN, Surroundings};
 use testkit::{Scenario, World, node, settings};
 use xds::{ResourceSet, TypeUrl};
 
@@ -253,7 +253,7 @@ pub(crate) fn bank() -> Tenants {
 
 /// A recorded scenario, in which everybody is there already.
 pub(crate) fn recorded(name: &str) -> Option<Tenants> {
-    let scenario = Scenario::recorded(name)?;
+    let scenario = Scenario::recorded_and_created(name, CREATED)?;
     let mut around = Surroundings {
         own_address: "10.9.9.9".to_owned(),
         ..Surroundings::default()

@@ -1,0 +1,236 @@
+//! What tenants take of each other at a shared gateway, and of each other's hosts: who was first has it, and the other is told.
+
+use mesh::finding::code;
+use model::Diagnostic;
+use pilothouse_xlate as xlate;
+use serde_json::{Value, json};
+use testkit::{World, decode, settings};
+use xds::TypeUrl;
+use xlate::findings::FindingsOfMesh;
+
+use crate::findings::support::Case;
+
+/// A gateway of the namespace `edge`, and what it says of its ports.
+fn case(yaml: &str) -> Case {
+    let proxy = json!({
+        "id": "router~10.0.0.1~gw.edge~edge.svc.cluster.local",
+        "metadata": {"NAMESPACE": "edge", "LABELS": {"istio": "gw"}, "ISTIO_VERSION": "1.32.0"},
+    });
+    Case::with(settings(""), proxy, yaml)
+}
+
+/// A Gateway of a namespace that selects it; `created` is a year, or empty.
+fn gateway(namespace: &str, created: &str, servers: &str) -> String {
+    let date = match created {
+        "" => String::new(),
+        year => format!(", creationTimestamp: '{year}-01-01T00:00:00Z'"),
+    };
+    format!(
+        "---
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {{name: web, namespace: {namespace}{date}}}
+spec: {{selector: {{istio: gw}}, servers: [{servers}]}}
+"
+    )
+}
+
+/// The servers that are refused: the Gateway, the field and the reason.
+fn refused(case: &Case) -> Vec<String> {
+    let found = case.findings();
+    let found = found.iter().filter(|f| f.code == code::SERVER_REFUSED);
+    let shown = |f: &Diagnostic| {
+        let object = f.object.as_ref().unwrap();
+        format!("{object} {}: {}", f.path, f.message)
+    };
+    found.map(shown).collect()
+}
+
+fn listener(case: &Case, name: &str) -> Value {
+    let set = case.world.set(&case.view, TypeUrl::Listener);
+    let listener = set.get(name).unwrap();
+    decode(TypeUrl::Listener.as_str(), &listener.body)
+}
+
+/// Whether the listener reads requests.
+fn reads_requests(case: &Case, name: &str) -> bool {
+    listener(case, name)
+        .to_string()
+        .contains("http_connection_manager.v3.HttpConnectionManager")
+}
+
+const HTTP: &str = "{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*.example.com']}";
+const TCP: &str = "{port: {number: 80, name: tcp, protocol: TCP}, hosts: ['*']}";
+
+#[test]
+fn the_namespace_of_a_gateway_has_its_ports_whatever_the_age_of_others() {
+    for created in ["2010", "2030", ""] {
+        let case = case(&[gateway("edge", "2020", HTTP), gateway("evil", created, TCP)].concat());
+        assert!(reads_requests(&case, "0.0.0.0_80"), "{created:?}");
+        assert_eq!(
+            refused(&case),
+            [
+                "Gateway evil/web spec.servers[0]: the server is not served on port 80: Gateway edge/web serves HTTP there, which \
+                 cannot share a port with TCP"
+            ],
+            "{created:?}"
+        );
+    }
+}
+
+#[test]
+fn among_others_the_older_has_a_port_and_who_has_no_date_is_the_youngest() {
+    for (evil, is_taken) in [("2010", true), ("2030", false), ("", false)] {
+        let case = case(&[gateway("bank", "2020", HTTP), gateway("evil", evil, TCP)].concat());
+        assert_eq!(reads_requests(&case, "0.0.0.0_80"), !is_taken, "{evil:?}");
+        let loser = refused(&case).concat();
+        let wanted = match is_taken {
+            true => "Gateway bank/web spec.servers[0]: the server is not served on port 80: Gateway evil/web serves TCP there",
+            false => "Gateway evil/web spec.servers[0]: the server is not served on port 80: Gateway bank/web serves HTTP there",
+        };
+        assert!(loser.starts_with(wanted), "{evil:?}: {loser}");
+    }
+}
+
+/// A Service of the gateway that says what its port speaks.
+fn service(port: &str) -> String {
+    format!(
+        "---
+apiVersion: v1
+kind: Service
+metadata: {{name: gw, namespace: edge}}
+spec: {{clusterIP: 10.1.0.1, selector: {{istio: gw}}, ports: [{{name: {port}, port: 80}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: gw-1, namespace: edge, labels: {{kubernetes.io/service-name: gw}}}}
+addressType: IPv4
+ports: [{{name: {port}, port: 80}}]
+endpoints: [{{addresses: [10.0.0.1], conditions: {{ready: true}}, targetRef: {{kind: Pod, name: gw, namespace: edge}}}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: gw, namespace: edge, labels: {{istio: gw}}}}
+spec: {{serviceAccountName: gw, containers: [{{name: c, image: x}}]}}
+status: {{phase: Running, podIP: 10.0.0.1, conditions: [{{type: Ready, status: \"True\"}}]}}
+"
+    )
+}
+
+#[test]
+fn among_others_what_the_service_of_the_gateway_says_counts_before_age() {
+    for (port, older, younger, reads) in [
+        ("http2", ("evil", TCP), ("bank", HTTP), true),
+        ("tcp-db", ("evil", HTTP), ("bank", TCP), false),
+        ("http2", ("bank", HTTP), ("evil", TCP), true),
+        // Of a port that says nothing the older is.
+        ("web", ("evil", TCP), ("bank", HTTP), false),
+    ] {
+        let yaml = [
+            service(port),
+            gateway(older.0, "2010", older.1),
+            gateway(younger.0, "2020", younger.1),
+        ];
+        let case = case(&yaml.concat());
+        assert_eq!(reads_requests(&case, "0.0.0.0_80"), reads, "{port} {older:?}");
+        assert_eq!(refused(&case).len(), 1, "{port} {older:?}");
+    }
+    // Alone it has the port, whatever that is for.
+    let case = case(&[service("http2"), gateway("evil", "2010", TCP)].concat());
+    assert!(!reads_requests(&case, "0.0.0.0_80"));
+    assert_eq!(refused(&case), [""; 0]);
+}
+
+#[test]
+fn a_server_that_is_refused_takes_no_names() {
+    let tls = |name: &str, host: &str| {
+        format!(
+            "{{port: {{number: 443, name: {name}, protocol: HTTPS}}, hosts: [{host}], tls: {{mode: SIMPLE, credentialName: web}}}}"
+        )
+    };
+    let first = [tls("https", "a.example.com"), tls("https", "b.example.com")].join(", ");
+    let case = case(
+        &[
+            gateway("evil", "2010", &first),
+            gateway("bank", "2020", &tls("https", "b.example.com")),
+            gateway("shop", "2020", &tls("https", "shop/A.example.com")),
+        ]
+        .concat(),
+    );
+    assert_eq!(
+        refused(&case),
+        [
+            "Gateway evil/web spec.servers[1]: the server is not served on port 443: Gateway evil/web has a server whose port has the \
+             same name; give this one another",
+            "Gateway shop/web spec.servers[0]: the server is not served on port 443: Gateway evil/web has TLS for a.example.com there",
+        ]
+    );
+}
+
+/// A ServiceEntry of a namespace.
+fn entry(namespace: &str, created: &str, more: &str) -> String {
+    let date = match created {
+        "" => String::new(),
+        year => format!(", creationTimestamp: '{year}-01-01T00:00:00Z'"),
+    };
+    format!(
+        "---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: api, namespace: {namespace}{date}}}
+spec: {{ports: [{{number: 443, name: tls, protocol: TLS}}], resolution: DNS, {more}}}
+"
+    )
+}
+
+fn of_mesh(yaml: &str) -> Vec<String> {
+    let world = World::of(yaml);
+    let found = world.get(&FindingsOfMesh);
+    let shown = |f: &Diagnostic| {
+        let object = f.object.as_ref().unwrap();
+        format!("{} {object} {}: {}", f.code, f.path, f.message)
+    };
+    found.iter().map(shown).collect()
+}
+
+#[test]
+fn an_entry_for_the_host_of_an_older_one_of_another_namespace_is_told() {
+    let host = "hosts: [api.partner.example]";
+    let told = |loser: &str, owner: &str| {
+        vec![format!(
+            "PIL0512 ServiceEntry {loser}/api spec.hosts[0]: proxies of other namespaces than {loser} reach api.partner.example as \
+             ServiceEntry {owner}/api says, which is older"
+        )]
+    };
+    for (evil, found) in [
+        ("2010", told("bank", "evil")),
+        ("2030", told("evil", "bank")),
+        ("", told("evil", "bank")),
+    ] {
+        let yaml = [entry("bank", "2020", host), entry("evil", evil, host)].concat();
+        assert_eq!(of_mesh(&yaml), found, "{evil:?}");
+    }
+    for apart in [
+        entry("bank", "2030", host),
+        entry("evil", "2030", &format!("{host}, exportTo: ['.']")),
+        entry("evil", "2030", "hosts: [b.partner.example]"),
+    ] {
+        let yaml = [entry("bank", "2020", host), apart].concat();
+        assert_eq!(of_mesh(&yaml), [""; 0]);
+    }
+}
+
+#[test]
+fn an_address_that_was_allocated_to_an_older_entry_is_left_out_and_told() {
+    let yaml = [
+        entry("bank", "2020", "hosts: [api.partner.example]"),
+        entry("evil", "2030", "hosts: [a.evil.example], addresses: [240.240.0.1, 10.9.0.1]"),
+    ];
+    assert_eq!(
+        of_mesh(&yaml.concat()),
+        [
+            "PIL0513 ServiceEntry evil/api spec.addresses: the address 240.240.0.1 is left out: it was allocated to ServiceEntry \
+             bank/api, which is older"
+        ]
+    );
+}
