@@ -27,7 +27,7 @@ pub use config::{Base64, ConfigMap, Secret};
 pub use deployment::{Deployment, PodTemplate, TemplateMeta};
 pub use ingress::{
     ANY_HOST, Ingress, IngressBackend, IngressClass, IngressPath, IngressPaths, IngressPort,
-    IngressRule, IngressServiceBackend, IngressTls, PathType, ResourceRef, www,
+    IngressRule, IngressServiceBackend, IngressTls, PathType, ResourceRef, www, is_protecting_annotation,
 };
 pub use node::{NamespaceSpec, Node, NodeAddress, NodeInfo, NodeStatus};
 pub use pod::{
