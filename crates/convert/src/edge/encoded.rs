@@ -48,7 +48,7 @@ pub(super) fn expression(expression: &str, ignore_case: bool) -> Cow<'_, str> {
     // Literals that stand one after the other, and where the first is.
     let mut run = String::new();
     let mut begins = 0;
-    let mut flush = |out: &mut String, run: &mut String, begins: usize, ends: usize| {
+    let flush = |out: &mut String, run: &mut String, begins: usize, ends: usize| {
         match is_needed(run) {
             true => out.push_str(&text(run, ignore_case)),
             false => out.push_str(&expression[begins..ends]),
@@ -166,6 +166,11 @@ fn one_of(as_it_is: &str, is_unbounded: bool) -> String {
     // Of any number of these, those that write another one are some.
     let takes_hex = b"%0123456789abcdefABCDEF".iter().all(|byte| members.has[usize::from(*byte)]);
     let ways = members.ways();
+    // What is left out is left out however it is written, so a percent sign is none by itself.
+    let others = as_it_is.strip_prefix("[^").filter(|rest| !rest.starts_with(']'));
+    if let Some(others) = others.filter(|_| !members.is_any()) {
+        return format!("(?:[^%{others}|{})", ways.join("|"));
+    }
     match is_unbounded && takes_hex || ways.is_empty() {
         true => as_it_is.to_owned(),
         false => format!("(?:{as_it_is}|{})", ways.join("|")),
@@ -265,6 +270,12 @@ impl Members {
         Some(())
     }
 
+    /// Whether it takes whatever may be written in another way than as it is.
+    fn is_any(&self) -> bool {
+        let takes = |byte: u8| self.has[usize::from(byte)];
+        (0..=u8::MAX).all(|byte| is_unreserved(byte) || b"/\\".contains(&byte) || takes(byte))
+    }
+
     /// How those are written that may be written in another way than as they are.
     fn ways(&self) -> Vec<String> {
         let encoded = |byte: &u8| !is_unreserved(*byte) && !b"/\\".contains(byte);
@@ -336,6 +347,9 @@ mod tests {
             ("/x[!-@]y", "/x%5by", false),
             ("/x[^@]y", "/x%40y", false),
             ("/x[^@]y", "/x%3Ay", true),
+            ("/x[^@]+y", "/x%40y", false),
+            ("/x[^@]+y", "/x%3aby", true),
+            ("/x[a-z ]+y", "/xa%20y", true),
             (r"/x\sy", "/x%20y", true),
             (r"/x[\s+]y", "/x%2By", true),
             ("/x[ab]y", "/x%40y", false),

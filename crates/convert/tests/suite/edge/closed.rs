@@ -61,7 +61,7 @@ const CASES: &[(&str, &str, &str)] = &[
     // Nothing protects.
     (
         "metadata: {name: guard, namespace: shop}",
-        "spec: {ingressClassName: nginx, rules: [{host: club.test, http: {paths: [{path: /admin, pathType: Prefix, backnd: {}}]}}]}",
+        "spec: {ingressClassName: nginx, more: 1, rules: [{host: club.test, http: {paths: [{path: /admin, pathType: Prefix, BACKEND}]}}]}",
         "",
     ),
 ];
