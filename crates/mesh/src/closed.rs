@@ -70,7 +70,9 @@ impl Query<Snapshot> for ClosedObjects {
                 "connections to {host} have TLS as far as its settings can be read, and fail where they cannot"
             )
         });
-        find::<Ingress>(cx, &mut found, |_| "requests for its paths get 503".to_owned());
+        find::<Ingress>(cx, &mut found, |_| {
+            "requests for its paths get 503".to_owned()
+        });
         find::<BackendTlsPolicy>(cx, &mut found, |policy| {
             let refs = policy.spec.target_refs.iter();
             let name = |to: &PolicyTargetRef| match *to.name == *EVERY_SERVICE {

@@ -36,7 +36,7 @@ pub use locate::Locator;
 
 use body::Readable;
 use check::{Fault, Finding};
-use node::{Node, Span, Value};
+use node::{Node, Span};
 
 pub use json::{from_json, from_json_judged, to_json};
 pub use judge::{Judge, Raw, Remark};
@@ -220,7 +220,10 @@ impl<'a> Reader<'a> {
                     }
                     let closes = |(kind, node): (Kind, Node<'_>)| {
                         self.close(&node, document.line, kind);
-                        self.parsed.documents.last().is_some_and(|d| d.substitute.is_some())
+                        self.parsed
+                            .documents
+                            .last()
+                            .is_some_and(|d| d.substitute.is_some())
                     };
                     kinds.into_iter().any(closes);
                 }

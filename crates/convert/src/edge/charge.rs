@@ -69,7 +69,9 @@ impl Derive for IngressesOver {
         let paths = over.map(|name| {
             let rules = read.derived(RulesOf(name.clone()));
             let rules = rules.as_ref().as_ref();
-            let paths = rules.map_or(0, |rules| rules.by_host().map(|(_, r)| r.paths.len()).sum::<usize>());
+            let paths = rules.map_or(0, |rules| {
+                rules.by_host().map(|(_, r)| r.paths.len()).sum::<usize>()
+            });
             Charged {
                 created: rules.and_then(|rules| rules.created()),
                 name,
@@ -78,10 +80,12 @@ impl Derive for IngressesOver {
         });
         let paths: Vec<Charged> = paths.collect();
         let without = over_budget(limits::CLOSED_NAMESPACE_BYTES, paths.clone(), |_| 0);
-        let left = paths.into_iter().map(|of| match without.contains(&of.name) {
-            true => (of.name, Left::Hosts),
-            false => (of.name, Left::Paths),
-        });
+        let left = paths
+            .into_iter()
+            .map(|of| match without.contains(&of.name) {
+                true => (of.name, Left::Hosts),
+                false => (of.name, Left::Paths),
+            });
         Arc::new(left.collect())
     }
 }

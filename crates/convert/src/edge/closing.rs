@@ -34,7 +34,10 @@ impl Merging<'_, '_, '_> {
             return;
         }
         let paths = &drafting.rules.paths;
-        let bytes: usize = paths.iter().map(|path| limits::ROUTE_BYTES + path.path.len()).sum();
+        let bytes: usize = paths
+            .iter()
+            .map(|path| limits::ROUTE_BYTES + path.path.len())
+            .sum();
         let bytes = self.closing.bytes.saturating_add(bytes);
         let why = Arc::from(NOT_SERVED);
         let what = if left == Left::Paths && bytes <= limits::CLOSED_BYTES {
@@ -51,7 +54,10 @@ impl Merging<'_, '_, '_> {
             };
             let namespace = drafting.ingress.namespace.clone();
             let root = || drafting.closed_draft(&root, &why).of_all_requests();
-            self.closing.namespaces.entry(namespace.clone()).or_insert_with(root);
+            self.closing
+                .namespaces
+                .entry(namespace.clone())
+                .or_insert_with(root);
             format!(
                 "all requests for the host {:?} that are for Ingresses of {namespace} get 503",
                 self.host
@@ -59,7 +65,8 @@ impl Merging<'_, '_, '_> {
         };
         let at = "spec.rules".to_owned();
         let message = format!("is not served, so {what}");
-        self.findings.push(warn(drafting.ingress, code::CLOSED, at, message));
+        self.findings
+            .push(warn(drafting.ingress, code::CLOSED, at, message));
     }
 
     fn close_paths(&mut self, drafting: &Drafting<'_, '_, '_>, why: &Arc<str>) {

@@ -93,7 +93,9 @@ pub(super) fn is_understood(expression: &str) -> bool {
     tokens(expression).is_some_and(|tokens| {
         let written = |(from, to): (usize, usize)| &expression[from..to];
         tokens.into_iter().all(|(token, place)| match token {
-            Token::Class { .. } => is_boundary(written(place)) || Members::of(written(place)).is_some(),
+            Token::Class { .. } => {
+                is_boundary(written(place)) || Members::of(written(place)).is_some()
+            }
             _ => true,
         })
     })
@@ -135,7 +137,11 @@ fn hexadecimal(text: &str) -> Option<u8> {
 fn one(c: char, ignore_case: bool) -> String {
     let mut chars = vec![c];
     if ignore_case {
-        chars.extend(c.to_lowercase().chain(c.to_uppercase()).filter(|other| *other != c));
+        chars.extend(
+            c.to_lowercase()
+                .chain(c.to_uppercase())
+                .filter(|other| *other != c),
+        );
         chars.truncate(3);
     }
     let ways = chars.into_iter().flat_map(|c| {
@@ -153,7 +159,9 @@ fn written(byte: u8) -> String {
     match byte {
         // Those are others than a slash for who looks for rules.
         b'/' | b'\\' => format!("(?i:{hex})"),
-        _ if byte.is_ascii_graphic() => format!("(?:{}|(?i:{hex}))", quote(raw.encode_utf8(&mut [0; 4]))),
+        _ if byte.is_ascii_graphic() => {
+            format!("(?:{}|(?i:{hex}))", quote(raw.encode_utf8(&mut [0; 4])))
+        }
         _ => format!("(?i:{hex})"),
     }
 }
@@ -164,10 +172,14 @@ fn one_of(as_it_is: &str, is_unbounded: bool) -> String {
         return as_it_is.to_owned();
     };
     // Of any number of these, those that write another one are some.
-    let takes_hex = b"%0123456789abcdefABCDEF".iter().all(|byte| members.has[usize::from(*byte)]);
+    let takes_hex = b"%0123456789abcdefABCDEF"
+        .iter()
+        .all(|byte| members.has[usize::from(*byte)]);
     let ways = members.ways();
     // What is left out is left out however it is written, so a percent sign is none by itself.
-    let others = as_it_is.strip_prefix("[^").filter(|rest| !rest.starts_with(']'));
+    let others = as_it_is
+        .strip_prefix("[^")
+        .filter(|rest| !rest.starts_with(']'));
     if let Some(others) = others.filter(|_| !members.is_any()) {
         return format!("(?:[^%{others}|{})", ways.join("|"));
     }
@@ -230,7 +242,9 @@ impl Members {
                 }
                 from = escaped;
             }
-            let to = rest.strip_prefix('-').and_then(|after| after.chars().next());
+            let to = rest
+                .strip_prefix('-')
+                .and_then(|after| after.chars().next());
             match to {
                 None => self.add(from),
                 Some(mut to) => {
@@ -280,7 +294,11 @@ impl Members {
     fn ways(&self) -> Vec<String> {
         let encoded = |byte: &u8| !is_unreserved(*byte) && !b"/\\".contains(byte);
         let all: Vec<u8> = (0..=u8::MAX).filter(encoded).collect();
-        let has: Vec<u8> = all.iter().copied().filter(|byte| self.has[usize::from(*byte)]).collect();
+        let has: Vec<u8> = all
+            .iter()
+            .copied()
+            .filter(|byte| self.has[usize::from(*byte)])
+            .collect();
         let mut ways: Vec<String> = Vec::new();
         if has.len() == all.len() {
             ways.push(ANY_BYTE.to_owned());
@@ -306,7 +324,9 @@ mod tests {
     use super::*;
 
     fn takes(pattern: &str, path: &str) -> bool {
-        regex::Regex::new(&format!("^(?:{pattern})$")).unwrap().is_match(path)
+        regex::Regex::new(&format!("^(?:{pattern})$"))
+            .unwrap()
+            .is_match(path)
     }
 
     #[test]
@@ -358,10 +378,21 @@ mod tests {
             ("/[üä]", "/%c3%bc", true),
             ("/a%20b", "/a%20b", true),
         ] {
-            assert_eq!(takes(&expression(stated, false), path), wanted, "{path} of {stated}");
+            assert_eq!(
+                takes(&expression(stated, false), path),
+                wanted,
+                "{path} of {stated}"
+            );
             assert!(is_understood(stated), "{stated}");
         }
-        for same in ["/admin.*", "/(?:a|b)(/|$)(.*)", "/v[0-9]+/[^/]+", r"/a\.b", r"/\w+\b", "/a{2}"] {
+        for same in [
+            "/admin.*",
+            "/(?:a|b)(/|$)(.*)",
+            "/v[0-9]+/[^/]+",
+            r"/a\.b",
+            r"/\w+\b",
+            "/a{2}",
+        ] {
             assert_eq!(expression(same, false), same);
         }
         for unknown in [r"/\x40", r"/\p{Lu}", "/[[:punct:]]"] {

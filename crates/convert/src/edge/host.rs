@@ -142,7 +142,9 @@ impl Merging<'_, '_, '_> {
             }
         }
         let mut weights: Vec<Weights> = self.drafts.iter().map(|_| Weights::default()).collect();
-        let served = ingresses.iter().filter(|(name, _)| !charge::is_over(self.read, name));
+        let served = ingresses
+            .iter()
+            .filter(|(name, _)| !charge::is_over(self.read, name));
         let canaries: Vec<_> = served.filter(|(_, rules)| canary(rules)).collect();
         for (name, rules) in canaries {
             let Some(drafting) = Drafting::new(self.read, name, rules, self.tls) else {

@@ -231,9 +231,17 @@ mod tests {
             (r"/admin\..*", r"/admin\..*"),
         ];
         for (path, wanted) in table {
-            assert_eq!(pattern(path, PathKind::PrefixRegex, false), wanted, "{path}");
+            assert_eq!(
+                pattern(path, PathKind::PrefixRegex, false),
+                wanted,
+                "{path}"
+            );
         }
-        let whole = [("/a$", "/a$"), (r"/a\$", r"/a(?i:\$|%24)$"), ("/a$$", "/a$")];
+        let whole = [
+            ("/a$", "/a$"),
+            (r"/a\$", r"/a(?i:\$|%24)$"),
+            ("/a$$", "/a$"),
+        ];
         for (path, wanted) in whole {
             assert_eq!(pattern(path, PathKind::FullRegex, false), wanted, "{path}");
         }

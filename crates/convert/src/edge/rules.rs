@@ -137,7 +137,10 @@ impl Derive for RulesOf {
 /// Whether an Ingress keeps requests back.
 fn protects(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> bool {
     let policy = read.derived(PolicyOf(ingress.clone()));
-    policy.as_ref().as_ref().is_some_and(|policy| policy.protects())
+    policy
+        .as_ref()
+        .as_ref()
+        .is_some_and(|policy| policy.protects())
 }
 
 impl Rules {

@@ -57,7 +57,9 @@ pub(super) fn guards(drafts: &[&Draft]) -> Vec<HttpRoute> {
     let below_root = drafts.iter().any(is_beside_root).then(|| ".*".to_owned());
     let others = || protecting().filter(|draft| !is_root(draft));
     let mut names = others().copied().chain(roots.iter().copied());
-    let name = names.next().map_or(&first.route.name, |draft| &draft.route.name);
+    let name = names
+        .next()
+        .map_or(&first.route.name, |draft| &draft.route.name);
     let mut below: Vec<String> = others()
         .map(|draft| below(&draft.asks.path, draft.asks.kind, draft.asks.ignore_case))
         .chain(below_root)
@@ -86,7 +88,12 @@ pub(super) fn guards(drafts: &[&Draft]) -> Vec<HttpRoute> {
     let slashes = groups.iter().map(|group| refused(name, group, ESCAPED));
     let unknown = others().filter(|draft| is_unknown(&draft.asks.path, draft.asks.kind));
     let mut begins: Vec<String> = unknown
-        .map(|draft| format!("{}.*", encoded::text(&expression::beginning(&draft.asks.path), true)))
+        .map(|draft| {
+            format!(
+                "{}.*",
+                encoded::text(&expression::beginning(&draft.asks.path), true)
+            )
+        })
         .collect();
     begins.sort();
     begins.dedup();

@@ -122,7 +122,9 @@ fn closed(loaded: &Loaded, host: &str) -> usize {
     let closed = of_host.map(|service| {
         let spec = service.spec_json();
         let routes = spec["http"].as_array().into_iter().flatten();
-        routes.filter(|route| route["directResponse"]["status"] == 503).count()
+        routes
+            .filter(|route| route["directResponse"]["status"] == 503)
+            .count()
     });
     closed.sum()
 }
@@ -132,7 +134,12 @@ fn what_protects_and_is_over_the_budget_is_closed() {
     let mut text = SERVICE.to_owned();
     text += &ingress(("open", "shop", 20), "h0.test", 1, "");
     for number in 0..5 {
-        text += &ingress(("i", "shop", number), &format!("h{number}.test"), 50, &verbose(90));
+        text += &ingress(
+            ("i", "shop", number),
+            &format!("h{number}.test"),
+            50,
+            &verbose(90),
+        );
     }
     let loaded = loaded(1, &text);
     assert_eq!(over(&loaded), ["Ingress shop/i0", "Ingress shop/i1"]);

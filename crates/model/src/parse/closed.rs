@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::check::{Fault, Finding};
 use super::node::{Entry, Node, Path, Span, Step, Value};
 use super::{DEFAULT_NAMESPACE, Reader, Remark, meta, read_kind};
-use crate::closed::{Closed, EVERY_SERVICE, NO_CREDENTIAL};
+use crate::closed::{Closed, EVERY_SERVICE};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::kinds::{AnyObject, Kind};
 use crate::object::{Meta, ObjectKey, ObjectName};
@@ -36,7 +36,10 @@ pub(super) struct Substitutes<'a> {
 }
 
 /// The specs of the substitutes of an object: of all readings of a document those that close the most, unless they close the same.
-fn specs_of<'d, 'a: 'd>(kind: Kind, documents: impl Iterator<Item = &'d Node<'a>>) -> Vec<Node<'a>> {
+fn specs_of<'d, 'a: 'd>(
+    kind: Kind,
+    documents: impl Iterator<Item = &'d Node<'a>>,
+) -> Vec<Node<'a>> {
     let all = documents.map(|document| specs(kind, document));
     let mut all: Vec<Vec<Node<'a>>> = all.filter(|specs| !specs.is_empty()).collect();
     let Some(first) = all.first() else {
@@ -51,7 +54,9 @@ fn specs_of<'d, 'a: 'd>(kind: Kind, documents: impl Iterator<Item = &'d Node<'a>
     if all.iter().all(says_same) {
         return all.swap_remove(0);
     }
-    all.into_iter().filter_map(|mut specs| specs.pop()).collect()
+    all.into_iter()
+        .filter_map(|mut specs| specs.pop())
+        .collect()
 }
 
 /// The specs of the substitutes of an object, as it is written.
@@ -119,7 +124,10 @@ pub(super) fn leaves_unread(kind: Kind, finding: &Finding) -> bool {
             is_twice && matches!(within, None | Some("annotations" | "namespace"))
                 || kind == Kind::Ingress && within.is_some_and(ingress::is_annotations)
         }
-        _ => kind != Kind::DestinationRule || destination_rule::leaves_unread(&finding.path, is_twice),
+        _ => {
+            kind != Kind::DestinationRule
+                || destination_rule::leaves_unread(&finding.path, is_twice)
+        }
     }
 }
 
@@ -295,7 +303,11 @@ fn map<'a>(fields: Vec<(&'static str, Node<'a>)>) -> Node<'a> {
 
 /// The kind of an object, which may say less than it should where it is an item of a list of that kind.
 fn kind_of(node: &Node<'_>, listed: &str, group: &str) -> Option<Kind> {
-    let text = |field: &str| node.get(field).and_then(Node::as_str).filter(|text| !text.is_empty());
+    let text = |field: &str| {
+        node.get(field)
+            .and_then(Node::as_str)
+            .filter(|text| !text.is_empty())
+    };
     let kind = text("kind").unwrap_or(listed);
     let group = text("apiVersion").map_or(group, |version| {
         version.split_once('/').map_or("", |(group, _)| group)
@@ -360,7 +372,12 @@ impl Reader<'_> {
     }
 
     /// Closes what a document would be for who reads the first of keys that stand twice, if that is another object.
-    pub(super) fn close_others(&mut self, readings: &[Node<'_>], line: u32, key: Option<&ObjectKey>) {
+    pub(super) fn close_others(
+        &mut self,
+        readings: &[Node<'_>],
+        line: u32,
+        key: Option<&ObjectKey>,
+    ) {
         for reading in readings {
             let Some(kind) = kind_of(reading, "", "") else {
                 continue;

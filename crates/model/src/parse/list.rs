@@ -121,7 +121,9 @@ impl Reader<'_> {
 
     fn close_items(&mut self, items: &Node<'_>, kind: &str, group: &str) {
         if let Value::Seq(items) = &items.value {
-            items.iter().for_each(|item| self.close_unread(item, kind, group));
+            items
+                .iter()
+                .for_each(|item| self.close_unread(item, kind, group));
         }
     }
 }

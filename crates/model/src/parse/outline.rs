@@ -19,7 +19,10 @@ pub(super) fn read(text: &str) -> Vec<Vec<(Kind, Node<'_>)>> {
         }
         _ => vec![object(text, None)],
     };
-    objects.into_iter().filter(|kinds: &Vec<_>| !kinds.is_empty()).collect()
+    objects
+        .into_iter()
+        .filter(|kinds: &Vec<_>| !kinds.is_empty())
+        .collect()
 }
 
 /// What an object may be; where it names no kind, that of the list that it is an item of.
@@ -34,7 +37,10 @@ fn object(text: &str, of_list: Option<Kind>) -> Vec<(Kind, Node<'_>)> {
     kinds.retain(|(indent, _)| Some(*indent) == least);
     let kinds = kinds.into_iter().map(|(_, kind)| kind);
     let kinds: Vec<Kind> = kinds.chain(of_list).collect();
-    kinds.into_iter().map(|kind| (kind, document(text))).collect()
+    kinds
+        .into_iter()
+        .map(|kind| (kind, document(text)))
+        .collect()
 }
 
 /// A document with the metadata that a text states.
@@ -76,7 +82,11 @@ fn items(text: &str) -> Vec<&str> {
     }
     let ends = begins.iter().copied().skip(1).chain([text.len()]);
     let all = begins.iter().zip(ends).map(|(from, to)| &text[*from..to]);
-    let is_list = |item: &&str| values(item, "kind").next().is_some_and(|(_, kind)| kind.ends_with("List"));
+    let is_list = |item: &&str| {
+        values(item, "kind")
+            .next()
+            .is_some_and(|(_, kind)| kind.ends_with("List"))
+    };
     all.filter(|item| !is_list(item)).collect()
 }
 
@@ -126,7 +136,9 @@ mod tests {
     use super::*;
 
     fn told(text: &str) -> Vec<String> {
-        let objects = read(text).into_iter().filter_map(|kinds| kinds.into_iter().next());
+        let objects = read(text)
+            .into_iter()
+            .filter_map(|kinds| kinds.into_iter().next());
         let told = objects.map(|(kind, document)| {
             let metadata = document.get("metadata").unwrap();
             let text = |key| metadata.get(key).and_then(Node::as_str).unwrap_or("-");

@@ -29,9 +29,9 @@ fn put<'a>(node: &mut Node<'a>, path: &[Step], value: Node<'a>) -> bool {
     match (step, &mut node.value) {
         // What is merged stands in the map itself.
         (Step::Field(field), _) if &**field == "<<" => put(node, rest, value),
-        (Step::Index(index), Value::Seq(items)) => {
-            items.get_mut(*index).is_some_and(|item| put(item, rest, value))
-        }
+        (Step::Index(index), Value::Seq(items)) => items
+            .get_mut(*index)
+            .is_some_and(|item| put(item, rest, value)),
         (Step::Field(field), Value::Map(entries)) => {
             if let Some(entry) = entries.iter_mut().find(|entry| entry.key == **field) {
                 return put(&mut entry.value, rest, value);

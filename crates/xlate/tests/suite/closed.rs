@@ -209,7 +209,10 @@ const SETTINGS: &[(&str, &str)] = &[
         "trafficPolicy: {portLevelSettings: [{port: {number: 443}, Tls: {mode: SIMPLE}}]}",
         "closed",
     ),
-    ("subset: [{name: a, trafficPolicy: {tls: {mode: SIMPLE}}}]", "closed"),
+    (
+        "subset: [{name: a, trafficPolicy: {tls: {mode: SIMPLE}}}]",
+        "closed",
+    ),
     ("trafficPolicy: {conectionPool: {}}", "plain"),
     ("exportToo: ['*']", "plain"),
     // Of keys that stand twice the last one counts, but nobody knows which was meant.

@@ -72,7 +72,10 @@ fn closed(text: &str, mode: Validation) -> Vec<String> {
     let parsed = validate::parse(text, &file, mode);
     let owner = Owner::new(0, "test");
     let objects = parsed.in_force().cloned();
-    let loaded = load(Arc::new(served()), objects.map(|object| Change::Put(owner.clone(), object)));
+    let loaded = load(
+        Arc::new(served()),
+        objects.map(|object| Change::Put(owner.clone(), object)),
+    );
     let snapshot = loaded.store.snapshot();
     let services = snapshot.tables.iter_any(model::Kind::VirtualService);
     let mut closed = Vec::new();

@@ -11,7 +11,13 @@ use super::{map, text};
 use crate::closed::NO_CREDENTIAL;
 
 /// The fields that say whether there is TLS, and the way to them.
-const PROTECTING: [&str; 5] = ["host", "portLevelSettings", "subsets", "tls", "trafficPolicy"];
+const PROTECTING: [&str; 5] = [
+    "host",
+    "portLevelSettings",
+    "subsets",
+    "tls",
+    "trafficPolicy",
+];
 
 /// A rule for the same host whose TLS settings are those that are written, and one that trusts nobody.
 pub(super) fn specs<'a>(document: &Node<'a>) -> Vec<Node<'a>> {
@@ -71,7 +77,10 @@ pub(super) fn specs<'a>(document: &Node<'a>) -> Vec<Node<'a>> {
 
 /// Whether a field that is not known, or stands twice, may have been to say something of TLS.
 pub(super) fn leaves_unread(path: &Path, is_twice: bool) -> bool {
-    let is_of_tls = path.0.iter().any(|step| matches!(step, Step::Field(field) if &**field == "tls"));
+    let is_of_tls = path
+        .0
+        .iter()
+        .any(|step| matches!(step, Step::Field(field) if &**field == "tls"));
     let is_way = |step: &Step| match step {
         Step::Field(field) => &**field == "spec" || PROTECTING.contains(&&**field),
         Step::Index(_) => true,
@@ -93,7 +102,10 @@ pub(super) fn leaves_unread(path: &Path, is_twice: bool) -> bool {
 /// Whether what is not known in a rule may have been to say something of TLS.
 fn may_be_tls(node: &Node<'_>, message: &MessageDescriptor) -> bool {
     let leads_on = |message: &MessageDescriptor| {
-        matches!(message.name(), "TrafficPolicy" | "PortTrafficPolicy" | "Subset")
+        matches!(
+            message.name(),
+            "TrafficPolicy" | "PortTrafficPolicy" | "Subset"
+        )
     };
     match &node.value {
         Value::Seq(items) => items.iter().any(|item| may_be_tls(item, message)),
@@ -135,7 +147,10 @@ fn names() -> Vec<String> {
 }
 
 fn fields_of(message: &MessageDescriptor) -> Vec<String> {
-    message.fields().map(|field| field.json_name().to_owned()).collect()
+    message
+        .fields()
+        .map(|field| field.json_name().to_owned())
+        .collect()
 }
 
 /// Whether a key inside of a value may be one of TLS settings.

@@ -54,7 +54,9 @@ fn add<'a>(spec: &mut Node<'a>, entry: Entry<'a>) {
     match entries.iter_mut().find(|there| there.key == entry.key) {
         None => entries.push(entry),
         Some(there) => {
-            if let (Value::Seq(rules), Value::Seq(more)) = (&mut there.value.value, entry.value.value) {
+            if let (Value::Seq(rules), Value::Seq(more)) =
+                (&mut there.value.value, entry.value.value)
+            {
                 let new = |rule: &Node<'a>| !rules.iter().any(|there| there.says(rule));
                 let more: Vec<Node<'a>> = more.into_iter().filter(new).collect();
                 rules.extend(more);
@@ -65,12 +67,17 @@ fn add<'a>(spec: &mut Node<'a>, entry: Entry<'a>) {
 
 /// Whether annotations say who may send requests. Those of a canary do not: its rule decides.
 fn protects(document: &Node<'_>) -> bool {
-    let annotations = document.get("metadata").and_then(|metadata| near(metadata, "annotations"));
+    let annotations = document
+        .get("metadata")
+        .and_then(|metadata| near(metadata, "annotations"));
     match annotations.map(|annotations| &annotations.value) {
         None | Some(Value::Null) => false,
         Some(Value::Map(entries)) => {
             let is_canary = |entry: &Entry<'_>| entry.key.ends_with("/canary");
-            entries.iter().any(|entry| is_protecting_annotation(&entry.key)) && !entries.iter().any(is_canary)
+            entries
+                .iter()
+                .any(|entry| is_protecting_annotation(&entry.key))
+                && !entries.iter().any(is_canary)
         }
         Some(_) => true,
     }
@@ -107,7 +114,11 @@ fn path<'a>(stated: &Node<'a>) -> Node<'a> {
         Some(path) => (path.clone(), of.unwrap_or("ImplementationSpecific")),
         None => (text("/"), "Prefix"),
     };
-    map(vec![("path", path), ("pathType", text(of)), ("backend", backend())])
+    map(vec![
+        ("path", path),
+        ("pathType", text(of)),
+        ("backend", backend()),
+    ])
 }
 
 /// A backend to which nothing is sent.
@@ -121,7 +132,8 @@ fn backend<'a>() -> Node<'a> {
 fn near<'n, 'a>(node: &'n Node<'a>, field: &str) -> Option<&'n Node<'a>> {
     node.get(field).or_else(|| {
         let mut entries = node.entries()?.iter();
-        let found = entries.find(|entry| distance(&entry.key, field) <= if field.len() > 4 { 2 } else { 1 });
+        let found = entries
+            .find(|entry| distance(&entry.key, field) <= if field.len() > 4 { 2 } else { 1 });
         found.map(|entry| &entry.value)
     })
 }
