@@ -355,7 +355,6 @@ impl<'a> Reader<'a> {
             kind,
             name: raw.name.clone(),
         });
-        let origin = self.origin(line);
         let meta = raw.map(|raw| Meta {
             templates,
             ..self.meta(raw, line)
@@ -375,6 +374,31 @@ impl<'a> Reader<'a> {
         let unread = |f: &Finding| protects && closed::leaves_unread(kind, f);
         let refused = self.refuses(&findings, &remarks)
             || self.validation == Validation::Warn && findings.iter().any(unread);
+        let found = self.told(findings, remarks, key.as_ref(), line, unread);
+        let object = object.filter(|_| !refused);
+        let wrong = found.iter().find(|d| d.severity == Severity::Error);
+        let substitute = substitutes
+            .filter(|_| object.is_none())
+            .and_then(|substitutes| self.substitute(substitutes, wrong));
+        self.parsed.diagnostics.extend(found);
+        self.parsed.documents.push(Document {
+            line,
+            key: key.clone(),
+            object,
+            substitute,
+        });
+        self.close_others(&readings, line, key.as_ref());
+    }
+
+    /// What is told of an object, in the order in which it stands there. What is `unread` is an error.
+    fn told(
+        &self,
+        mut findings: Vec<Finding>,
+        mut remarks: Vec<Remark>,
+        key: Option<&ObjectKey>,
+        line: u32,
+        unread: impl Fn(&Finding) -> bool,
+    ) -> Vec<Diagnostic> {
         // A document made to have many faults costs no more than one that has some.
         let more = (findings.len() + remarks.len()).saturating_sub(MOST_FINDINGS);
         findings.truncate(MOST_FINDINGS);
@@ -384,7 +408,7 @@ impl<'a> Reader<'a> {
             .into_iter()
             .map(|finding| {
                 let unread = unread(&finding);
-                let mut diagnostic = self.diagnostic(finding, key.clone());
+                let mut diagnostic = self.diagnostic(finding, key.cloned());
                 if unread {
                     diagnostic.severity = Severity::Error;
                 }
@@ -393,7 +417,7 @@ impl<'a> Reader<'a> {
             .collect();
         for remark in remarks {
             let said = Diagnostic {
-                object: key.clone(),
+                object: key.cloned(),
                 ..self.remarked(remark, line)
             };
             // What reading has found is told already, and better.
@@ -408,23 +432,11 @@ impl<'a> Reader<'a> {
             let severities = found.iter().map(|d| d.severity);
             let severity = severities.max().unwrap_or(Severity::Info);
             let mut last = Diagnostic::new(code::INVALID, severity, message);
-            last.object = key.clone();
-            last.origin = Some(origin);
+            last.object = key.cloned();
+            last.origin = Some(self.origin(line));
             found.push(last);
         }
-        let object = object.filter(|_| !refused);
-        let wrong = found.iter().find(|d| d.severity == Severity::Error);
-        let substitute = substitutes
-            .filter(|_| object.is_none())
-            .and_then(|substitutes| self.substitute(substitutes, wrong));
-        self.parsed.diagnostics.extend(found);
-        self.parsed.documents.push(Document {
-            line,
-            key: key.clone(),
-            object,
-            substitute,
-        });
-        self.close_others(&readings, line, key.as_ref());
+        found
     }
 
     fn meta(&self, raw: meta::RawMeta, line: u32) -> Meta {

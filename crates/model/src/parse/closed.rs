@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::check::{Fault, Finding};
 use super::node::{Entry, Node, Path, Span, Step, Value};
-use super::{DEFAULT_NAMESPACE, Reader, Remark, meta, read_kind};
+use super::{DEFAULT_NAMESPACE, Document, Reader, Remark, meta, read_kind};
 use crate::closed::{Closed, EVERY_SERVICE};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::kinds::{AnyObject, Kind};
@@ -391,16 +391,27 @@ impl Reader<'_> {
             if other.is_none() || other.as_ref() == key || there.last() == other.as_ref() {
                 continue;
             }
-            self.refused(line, None);
-            self.close(reading, line, kind);
+            self.add_closed(reading, line, kind);
         }
     }
 
     /// Closes an object that stands where nothing is read.
     pub(super) fn close_unread(&mut self, item: &Node<'_>, kind: &str, group: &str) {
         if let Some(kind) = kind_of(item, kind, group) {
-            self.refused(item.span.line, None);
-            self.close(item, item.span.line, kind);
+            self.add_closed(item, item.span.line, kind);
+        }
+    }
+
+    /// Adds the substitute of an object that is none of the documents, if it protects something.
+    fn add_closed(&mut self, node: &Node<'_>, line: u32, kind: Kind) {
+        let wrong = self.parsed.diagnostics.last();
+        if let Some(substitute) = self.substitute_unread(kind, node, line, wrong) {
+            self.parsed.documents.push(Document {
+                line,
+                key: Some(substitute.key()),
+                object: None,
+                substitute: Some(substitute),
+            });
         }
     }
 

@@ -218,19 +218,20 @@ const SETTINGS: &[(&str, &str)] = &[
     // Of keys that stand twice the last one counts, but nobody knows which was meant.
     (
         "trafficPolicy: {tls: {mode: SIMPLE}}, trafficPolicy: {}",
-        "closed",
+        "file-root:system",
     ),
     (
         "trafficPolicy: {tls: {mode: SIMPLE}, tls: {mode: DISABLE}}",
-        "closed",
+        "file-root:system",
     ),
 ];
 
 /// Specs that do not name their host as they should.
-const HOSTS: [&str; 3] = [
+const HOSTS: [&str; 4] = [
     "spec: {hosts: [bank.example.com], trafficPolicy: {tls: {mode: SIMPLE}}}",
     "spec: {Host: bank.example.com, trafficPolicy: {tls: {mode: SIMPLE}}}",
-    "sepc: {host: bank.example.com, trafficPolicy: {tls: {mode: SIMPLE}}}",
+    "sepc: {host: bank.example.com, trafficPolicy: {TLS: {mode: SIMPLE}}}",
+    "spec: {hots: bank.example.com, trafficPolicy: {TLS: {mode: SIMPLE}}}",
 ];
 
 #[test]
