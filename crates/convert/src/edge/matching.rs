@@ -152,7 +152,7 @@ fn prefix_rewrite(path: &Path, new: &str) -> HttpRewrite {
     let is_prefix = path.kind == PathKind::Prefix;
     let plain_path = match is_encoded {
         true => path.path.strip_suffix('/').unwrap_or(&path.path),
-        false => &path.path,
+        false => &*path.path,
     };
     if is_prefix && !plain_path.ends_with('/') {
         let quoted = encoded::text(plain_path, ignore_case);
