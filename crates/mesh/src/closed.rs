@@ -15,6 +15,7 @@ use model::kinds::istio::{
     AuthorizationPolicy, DestinationRule, PeerAuthentication, RequestAuthentication,
     TrafficExtension, WasmPlugin,
 };
+use model::kinds::kube::Ingress;
 use model::object::Object;
 use proto_istio::extensions::PluginType;
 use proto_istio::extensions::traffic_extension::FilterConfig;
@@ -68,6 +69,9 @@ impl Query<Snapshot> for ClosedObjects {
             format!(
                 "connections to {host} have TLS as far as its settings can be read, and fail where they cannot"
             )
+        });
+        find::<Ingress>(cx, &mut found, |_| {
+            "requests for its paths get 503".to_owned()
         });
         find::<BackendTlsPolicy>(cx, &mut found, |policy| {
             let refs = policy.spec.target_refs.iter();

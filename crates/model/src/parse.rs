@@ -13,11 +13,13 @@ mod former;
 mod hosts;
 mod json;
 mod judge;
+mod list;
 mod locate;
 mod meta;
 mod nearest;
 mod node;
 mod outline;
+mod readings;
 mod scalar;
 mod template;
 mod tree;
@@ -35,7 +37,7 @@ pub use locate::Locator;
 
 use body::Readable;
 use check::{Fault, Finding};
-use node::{Node, Span, Value};
+use node::{Node, Span};
 
 pub use json::{from_json, from_json_judged, to_json};
 pub use judge::{Judge, Raw, Remark};
@@ -213,14 +215,21 @@ impl<'a> Reader<'a> {
             Err(error) => {
                 self.syntax(error);
                 self.refused(document.line, None);
-                if let Some((kind, node)) = outline::read(document.text) {
-                    self.close(&node, document.line, kind);
+                for (n, kinds) in outline::read(document.text).into_iter().enumerate() {
+                    if n > 0 {
+                        self.refused(document.line, None);
+                    }
+                    let closes = |(kind, node): (Kind, Node<'_>)| {
+                        self.close(&node, document.line, kind);
+                        self.parsed
+                            .documents
+                            .last()
+                            .is_some_and(|d| d.substitute.is_some())
+                    };
+                    kinds.into_iter().any(closes);
                 }
             }
-            Ok(node) => {
-                let findings = Self::duplicates(document.duplicates);
-                self.node(node, document.line, findings);
-            }
+            Ok(node) => self.node(node, document.line, document.duplicates),
         }
     }
 
@@ -231,11 +240,11 @@ impl<'a> Reader<'a> {
         self.parsed.diagnostics.push(diagnostic);
     }
 
-    fn duplicates(duplicates: Vec<yaml::Duplicate>) -> Vec<Finding> {
-        let findings = duplicates.into_iter().map(|d| Finding {
+    fn duplicates(duplicates: &[yaml::Duplicate<'_>]) -> Vec<Finding> {
+        let findings = duplicates.iter().map(|d| Finding {
             fault: Fault::DuplicateKey,
-            message: format!("the key stands twice, first on line {}", d.first_line),
-            path: d.path,
+            message: d.message(),
+            path: d.path.clone(),
             span: d.span,
             help: None,
         });
@@ -243,7 +252,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads an object, or each object of a list.
-    fn node(&mut self, mut node: Node<'_>, line: u32, findings: Vec<Finding>) {
+    fn node<'n>(&mut self, node: Node<'n>, line: u32, twice: Vec<yaml::Duplicate<'n>>) {
         if node.is_null() {
             return;
         }
@@ -270,31 +279,7 @@ impl<'a> Reader<'a> {
         if let Some(item_kind) = listed
             && (item_kind.is_empty() || Kind::find(group, item_kind).is_some())
         {
-            let Some(Value::Seq(items)) = node.take("items").map(|e| e.value.value) else {
-                return;
-            };
-            for (index, mut item) in items.into_iter().enumerate() {
-                let line = item.span.line;
-                if let (Value::Map(entries), false) = (&mut item.value, item_kind.is_empty()) {
-                    for (field, text) in [("kind", item_kind), ("apiVersion", &*api_version)] {
-                        if !entries.iter().any(|e| e.key == field) {
-                            let value = Value::String(text.to_owned().into());
-                            entries.push(node::Entry {
-                                key: field.into(),
-                                at: item.span,
-                                value: Node {
-                                    value,
-                                    span: item.span,
-                                },
-                            });
-                        }
-                    }
-                }
-                self.items.push(index);
-                self.node(item, line, Vec::new());
-                self.items.pop();
-            }
-            return;
+            return self.list(node, line, item_kind, &api_version, twice);
         }
         match Kind::find(group, &kind) {
             None => self.not_read(&node, line, group, &kind),
@@ -311,7 +296,7 @@ impl<'a> Reader<'a> {
                 );
                 self.close(&node, line, found);
             }
-            Some(found) => self.object(node, line, found, findings),
+            Some(found) => self.object(node, line, found, twice),
         }
     }
 
@@ -358,7 +343,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn object(&mut self, mut node: Node<'_>, line: u32, kind: Kind, mut findings: Vec<Finding>) {
+    fn object<'n>(
+        &mut self,
+        mut node: Node<'n>,
+        line: u32,
+        kind: Kind,
+        twice: Vec<yaml::Duplicate<'n>>,
+    ) {
+        let mut findings = Self::duplicates(&twice);
+        let readings = readings::of(&node, twice);
         let mut of_written = Vec::new();
         self.judge.written(kind, Raw(&node), &mut of_written);
         let templates = template::mark(&mut node, kind);
@@ -367,13 +360,13 @@ impl<'a> Reader<'a> {
             kind,
             name: raw.name.clone(),
         });
-        let origin = self.origin(line);
         let meta = raw.map(|raw| Meta {
             templates,
             ..self.meta(raw, line)
         });
         findings.extend(closed::contradiction(kind, &node));
-        let substitutes = self.substitutes(kind, &node, meta.as_ref(), line);
+        let documents = std::iter::once(&node).chain(&readings);
+        let substitutes = self.substitutes(kind, documents, meta.as_ref(), line);
         let object = read_kind(kind, node, meta, &mut findings);
         // What values mean says more than limits do, so it comes first.
         let mut remarks = Vec::new();
@@ -386,6 +379,31 @@ impl<'a> Reader<'a> {
         let unread = |f: &Finding| protects && closed::leaves_unread(kind, f);
         let refused = self.refuses(&findings, &remarks)
             || self.validation == Validation::Warn && findings.iter().any(unread);
+        let found = self.told(findings, remarks, key.as_ref(), line, unread);
+        let object = object.filter(|_| !refused);
+        let wrong = found.iter().find(|d| d.severity == Severity::Error);
+        let substitute = substitutes
+            .filter(|_| object.is_none())
+            .and_then(|substitutes| self.substitute(substitutes, wrong));
+        self.parsed.diagnostics.extend(found);
+        self.parsed.documents.push(Document {
+            line,
+            key: key.clone(),
+            object,
+            substitute,
+        });
+        self.close_others(&readings, line, key.as_ref());
+    }
+
+    /// What is told of an object, in the order in which it stands there. What is `unread` is an error.
+    fn told(
+        &self,
+        mut findings: Vec<Finding>,
+        mut remarks: Vec<Remark>,
+        key: Option<&ObjectKey>,
+        line: u32,
+        unread: impl Fn(&Finding) -> bool,
+    ) -> Vec<Diagnostic> {
         // A document made to have many faults costs no more than one that has some.
         let more = (findings.len() + remarks.len()).saturating_sub(MOST_FINDINGS);
         findings.truncate(MOST_FINDINGS);
@@ -395,7 +413,7 @@ impl<'a> Reader<'a> {
             .into_iter()
             .map(|finding| {
                 let unread = unread(&finding);
-                let mut diagnostic = self.diagnostic(finding, key.clone());
+                let mut diagnostic = self.diagnostic(finding, key.cloned());
                 if unread {
                     diagnostic.severity = Severity::Error;
                 }
@@ -404,7 +422,7 @@ impl<'a> Reader<'a> {
             .collect();
         for remark in remarks {
             let said = Diagnostic {
-                object: key.clone(),
+                object: key.cloned(),
                 ..self.remarked(remark, line)
             };
             // What reading has found is told already, and better.
@@ -419,32 +437,11 @@ impl<'a> Reader<'a> {
             let severities = found.iter().map(|d| d.severity);
             let severity = severities.max().unwrap_or(Severity::Info);
             let mut last = Diagnostic::new(code::INVALID, severity, message);
-            last.object = key.clone();
-            last.origin = Some(origin);
+            last.object = key.cloned();
+            last.origin = Some(self.origin(line));
             found.push(last);
         }
-        let object = object.filter(|_| !refused);
-        let wrong = found.iter().find(|d| d.severity == Severity::Error);
-        let substitute = substitutes
-            .filter(|_| object.is_none())
-            .and_then(|substitutes| self.substitute(substitutes, wrong));
-        self.parsed.diagnostics.extend(found);
-        self.parsed.documents.push(Document {
-            line,
-            key,
-            object,
-            substitute,
-        });
-    }
-
-    /// Gives the document that was just refused the substitute of an object of that kind.
-    fn close(&mut self, node: &Node<'_>, line: u32, kind: Kind) {
-        let wrong = self.parsed.diagnostics.last();
-        let substitute = self.substitute_unread(kind, node, line, wrong);
-        if let (Some(substitute), Some(document)) = (substitute, self.parsed.documents.last_mut()) {
-            document.key = Some(substitute.key());
-            document.substitute = Some(substitute);
-        }
+        found
     }
 
     fn meta(&self, raw: meta::RawMeta, line: u32) -> Meta {

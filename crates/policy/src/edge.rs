@@ -15,6 +15,7 @@ mod addresses;
 mod calls;
 mod can;
 mod fallback;
+mod forwarded;
 mod library;
 mod limits;
 mod mcp;
@@ -42,6 +43,7 @@ use options::McpServers;
 
 pub use calls::{dubbo_upstream, upgrade};
 pub use can::{Can, lacking};
+pub use forwarded::{STATED, keep_stated};
 pub use library::configs as library_configs;
 pub use options::closed::{Closed, whole as closed_whole};
 

@@ -33,6 +33,16 @@ pub(crate) fn seen_by(manager: &HttpConnectionManager, path: &str) -> Option<Str
     Some(format!("{bare}{rest}"))
 }
 
+/// An authority without the dot at the end of its host.
+pub(crate) fn without_dot(authority: &str) -> String {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) => {
+            format!("{}:{port}", host.strip_suffix('.').unwrap_or(host))
+        }
+        _ => authority.strip_suffix('.').unwrap_or(authority).to_owned(),
+    }
+}
+
 fn has_escaped_slashes(path: &str) -> bool {
     let lower = path.to_ascii_lowercase();
     lower.contains("%2f") || lower.contains("%5c")
@@ -92,6 +102,19 @@ fn without_dots(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_dot_at_the_end_of_a_host_is_dropped() {
+        for (authority, seen) in [
+            ("a.test.", "a.test"),
+            ("a.test.:80", "a.test:80"),
+            ("a.test..", "a.test."),
+            ("a.test", "a.test"),
+            ("[::1]:80", "[::1]:80"),
+        ] {
+            assert_eq!(without_dot(authority), seen);
+        }
+    }
 
     #[test]
     fn paths_are_seen_as_the_listener_is_told_to_see_them() {

@@ -287,6 +287,9 @@ fn as_seen(manager: &HttpConnectionManager, call: &Call) -> Option<Call> {
         path: path::seen_by(manager, &call.path)?,
         ..call.clone()
     };
+    if manager.strip_trailing_host_dot {
+        seen.authority = path::without_dot(&call.authority);
+    }
     let is_edge = manager.use_remote_address == Some(true);
     let says = seen.headers.iter().any(|(name, _)| name == SCHEME);
     if is_edge && (manager.xff_num_trusted_hops == 0 || !says) {

@@ -41,7 +41,13 @@ impl Derive for AnnotatedBy {
             let data = options.spec.data.iter();
             defaults.nginx = Arc::new(data.map(|(name, value)| (&**name, &**value)).collect());
         }
-        let annotations = annotations::read(&ingress.meta.annotations, served.dialect, &defaults);
+        let mut annotations =
+            annotations::read(&ingress.meta.annotations, served.dialect, &defaults);
+        // It was rejected, and was never valid: what is wrong with it is told already.
+        if ingress.meta.closed.is_some() {
+            annotations.closed = Some("the Ingress is not valid".into());
+            annotations.notes.clear();
+        }
         Some(Arc::new(Annotated {
             annotations,
             dialect: served.dialect,

@@ -1,10 +1,11 @@
 //! What Ingresses are charged to the budget of their namespace: each path of each host has all that annotations say, and each
 //! canary of a path all that its base says.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annotations::{HeaderValue, Takes};
+use model::budget::{Charged, over as over_budget};
 use model::edge::{EdgeRoute, Rpc};
 use model::kinds::kube::Ingress;
 use model::{Namespace, ObjectName};
@@ -26,12 +27,27 @@ const RANGE_BYTES: usize = 48;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct IngressesOver(Namespace);
 
+/// What is closed of an Ingress that is over the budget, if it protects something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Left {
+    /// Each of its paths.
+    Paths,
+    /// What its namespace has on its hosts: there is no room for routes of its paths.
+    Hosts,
+}
+
 /// Whether nothing of the namespace's budget is left for an Ingress. Who pays nothing does not depend on what others pay.
 pub(super) fn is_over(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> bool {
-    read.derived(IngressCharge(ingress.clone())).bytes > 0
-        && read
-            .derived(IngressesOver(ingress.namespace.clone()))
-            .contains(ingress)
+    left(read, ingress).is_some()
+}
+
+/// What remains of an Ingress for which nothing of the budget is left; none where something is.
+pub(super) fn left(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> Option<Left> {
+    if read.derived(IngressCharge(ingress.clone())).bytes == 0 {
+        return None;
+    }
+    let over = read.derived(IngressesOver(ingress.namespace.clone()));
+    over.get(ingress).copied()
 }
 
 /// What an Ingress is charged; nothing where it is not served.
@@ -44,12 +60,33 @@ struct RouteWeight(ObjectName);
 
 impl Derive for IngressesOver {
     type Stratum = Routes;
-    type Value = Arc<BTreeSet<ObjectName>>;
+    type Value = Arc<BTreeMap<ObjectName, Left>>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
         let names = read.names_in::<Ingress>(&self.0).into_iter();
         let charges = names.map(|name| (name.clone(), *read.derived(IngressCharge(name))));
-        outside(read, charges).into()
+        let over = outside(read, charges).into_iter();
+        let paths = over.map(|name| {
+            let rules = read.derived(RulesOf(name.clone()));
+            let rules = rules.as_ref().as_ref();
+            let paths = rules.map_or(0, |rules| {
+                rules.by_host().map(|(_, r)| r.paths.len()).sum::<usize>()
+            });
+            Charged {
+                created: rules.and_then(|rules| rules.created()),
+                name,
+                bytes: usize::saturating_mul(paths, limits::ROUTE_BYTES),
+            }
+        });
+        let paths: Vec<Charged> = paths.collect();
+        let without = over_budget(limits::CLOSED_NAMESPACE_BYTES, paths.clone(), |_| 0);
+        let left = paths
+            .into_iter()
+            .map(|of| match without.contains(&of.name) {
+                true => (of.name, Left::Hosts),
+                false => (of.name, Left::Paths),
+            });
+        Arc::new(left.collect())
     }
 }
 

@@ -106,6 +106,14 @@ impl Asks {
 }
 
 impl Draft {
+    /// The same for all requests with its path, whatever else they have.
+    pub(super) fn of_all_requests(mut self) -> Self {
+        self.asks.methods.clear();
+        self.asks.headers.clear();
+        self.asks.query.clear();
+        self
+    }
+
     /// The place among the rules of its host: the default last, before it what matches all; exact paths, then prefixes,
     /// then regular expressions; longer paths; methods, the fewer; more headers; more parameters. Equals stay in order. Of
     /// expressions of one length nginx asks that first which sorts last.
@@ -237,6 +245,20 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
             });
         }
         (draft, fault)
+    }
+
+    /// Whether its Ingress keeps requests back.
+    pub(super) fn protects(&self) -> bool {
+        self.policy.protects() || self.closed().is_some()
+    }
+
+    /// The rule of a path that is closed, as its Ingress is not served.
+    pub(super) fn closed_draft(&self, path: &Path, why: &Arc<str>) -> Draft {
+        let mut draft = self.bare(path);
+        draft.route.name = self.name();
+        draft.closed = Some(why.clone());
+        draft.https = None;
+        draft
     }
 
     /// The redirect of `/` that an Ingress asks for.

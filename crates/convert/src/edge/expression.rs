@@ -9,6 +9,8 @@ use std::borrow::Cow;
 
 use model::re2::quote;
 
+use super::encoded;
+
 /// What proxies ask of a path in place of an expression.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Split<'e> {
@@ -35,6 +37,28 @@ pub(super) fn split(expression: &str) -> Split<'_> {
         },
         None => whole,
     }
+}
+
+/// An expression without what says at its end that anything follows.
+pub(super) fn without_rest(expression: &str) -> &str {
+    without_end(expression, ".*")
+}
+
+/// An expression without what says at its end that nothing follows.
+pub(super) fn without_dollar(expression: &str) -> &str {
+    without_end(expression, "$")
+}
+
+/// An expression without a sign at its end, however often it is there: behind a backslash it stands for itself.
+fn without_end<'e>(mut expression: &'e str, sign: &str) -> &'e str {
+    while let Some(before) = expression.strip_suffix(sign) {
+        let backslashes = before.len() - before.trim_end_matches('\\').len();
+        if backslashes % 2 == 1 {
+            break;
+        }
+        expression = before;
+    }
+    expression
 }
 
 /// The text that every path begins with that an expression may take, at least `/`.
@@ -65,7 +89,7 @@ pub(super) fn beginning(expression: &str) -> Cow<'_, str> {
 
 /// A part of an expression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Token {
+pub(super) enum Token {
     Literal(char),
     /// Any character.
     Any,
@@ -82,15 +106,17 @@ enum Token {
     Assertion,
     Close,
     Choice,
+    /// Says how what follows is compared.
+    Flag,
     Start,
     End,
 }
 
 /// A part with its place in the expression.
-type Placed = (Token, (usize, usize));
+pub(super) type Placed = (Token, (usize, usize));
 
 /// The parts of an expression; none where one is not understood.
-fn tokens(expression: &str) -> Option<Vec<Placed>> {
+pub(super) fn tokens(expression: &str) -> Option<Vec<Placed>> {
     let mut tokens = Vec::new();
     let mut at = 0;
     while let Some(c) = expression[at..].chars().next() {
@@ -99,6 +125,7 @@ fn tokens(expression: &str) -> Option<Vec<Placed>> {
             '\\' => escape(rest)?,
             '[' => class(rest)?,
             '(' if rest.starts_with("(?!") => (Token::Lookahead, 3),
+            '(' if rest.starts_with("(?i)") => (Token::Flag, 4),
             '(' if rest.starts_with("(?:") => (Token::Open, 3),
             '(' if rest.starts_with("(?=") => (Token::Assertion, 3),
             '(' if rest.starts_with("(?<=") || rest.starts_with("(?<!") => (Token::Assertion, 4),
@@ -160,18 +187,19 @@ fn escape(rest: &str) -> Option<(Token, usize)> {
 fn class(rest: &str) -> Option<(Token, usize)> {
     let negated = rest.starts_with("[^");
     let begins = if negated { 2 } else { 1 };
-    // A bracket at the beginning stands for itself.
-    let mut chars = rest[begins..].char_indices();
-    let (_, first) = chars.next()?;
-    if matches!(first, '[' | '\\' | ']') {
-        return None;
-    }
-    for (at, c) in chars {
+    let mut chars = rest[begins..].char_indices().peekable();
+    let mut is_first = true;
+    while let Some((at, c)) = chars.next() {
         match c {
-            ']' => return Some((Token::Class { negated }, begins + at + 1)),
-            '[' | '\\' => return None,
+            // A bracket at the beginning stands for itself.
+            ']' if !is_first => return Some((Token::Class { negated }, begins + at + 1)),
+            '[' if chars.peek().is_some_and(|(_, next)| ":.=".contains(*next)) => return None,
+            '\\' => {
+                chars.next()?;
+            }
             _ => {}
         }
+        is_first = false;
     }
     None
 }
@@ -258,7 +286,10 @@ fn exception(expression: &str, tokens: &[Placed]) -> Option<String> {
         match token {
             Token::Any => text.push_str("[^?]"),
             Token::End => text.push_str(r"(?:\?|$)"),
-            Token::Class { .. } if written.contains('?') => return None,
+            Token::Class { .. } if matches!(written, r"\b" | r"\B") => text.push_str(written),
+            // As the last of a range, too.
+            Token::Class { negated: false } if encoded::class_has(written, b'?')? => return None,
+            Token::Class { negated: true } if written.starts_with("[^]") => return None,
             Token::Class { negated: true } => {
                 text.push_str(&format!("[^?{}", written.strip_prefix("[^")?))
             }
@@ -287,6 +318,7 @@ mod tests {
             ),
             (r"/(?!.*\.php$).*", "/.*", r"/(?:[^?]*\.php(?:\?|$)).*"),
             ("/(?!x[^/]+/y)", "/", "/(?:x[^?/]+/y).*"),
+            (r"/(?!x[\w-]+y)", "/", r"/(?:x[\w-]+y).*"),
         ];
         for (expression, matched, excepted) in table {
             let wanted = Split {
@@ -307,6 +339,8 @@ mod tests {
             "/(?=a).*",
             "/(?<!a)b(?!c)",
             r"/(?!\Wa)",
+            "/(?!x[!-@]y)",
+            r"/(?!x[\!-\@]y)",
             "/(?!a",
         ] {
             assert_eq!(split(expression).excepted, None, "{expression}");

@@ -13,7 +13,9 @@ use proto_istio::networking::{
 };
 
 use super::canary::{Applied, Canary, Weights};
+use super::charge::Left;
 use super::class::is_on;
+use super::closing::Closing;
 use super::draft::{Asks, Draft, Drafting, PERMANENT, ToHttps};
 use super::rules::{HostRules, Path, PathKind, wildcards};
 use super::tls::{IngressesOf, Tls, TlsOf};
@@ -70,6 +72,7 @@ impl Derive for DraftsOf {
             by_asks: BTreeMap::new(),
             included: Vec::new(),
             findings: ingresses.findings.clone(),
+            closing: Closing::default(),
         };
         merging.merge(&ingresses);
         Arc::new(merging.finish(&ingresses))
@@ -89,9 +92,9 @@ fn regex_dialect(ingresses: &[(ObjectName, Arc<HostRules>)]) -> BTreeSet<Namespa
 }
 
 /// Rules of several Ingresses becoming one.
-struct Merging<'r, 'a, 'b> {
+pub(super) struct Merging<'r, 'a, 'b> {
     read: &'r Reader<'a, 'b, Routes>,
-    host: &'r str,
+    pub(super) host: &'r str,
     tls: &'r Tls,
     /// What routes may weigh still.
     room: usize,
@@ -99,11 +102,13 @@ struct Merging<'r, 'a, 'b> {
     canaries: usize,
     /// The namespaces all of whose paths nginx reads as regular expressions.
     regex: BTreeSet<Namespace>,
-    drafts: Vec<Draft>,
+    pub(super) drafts: Vec<Draft>,
     /// The places of drafts by what they ask.
-    by_asks: BTreeMap<Asks, usize>,
-    included: Vec<ObjectName>,
-    findings: Vec<Diagnostic>,
+    pub(super) by_asks: BTreeMap<Asks, usize>,
+    pub(super) included: Vec<ObjectName>,
+    pub(super) findings: Vec<Diagnostic>,
+    /// What is closed of Ingresses that are not served.
+    pub(super) closing: Closing,
 }
 
 impl Merging<'_, '_, '_> {
@@ -111,15 +116,18 @@ impl Merging<'_, '_, '_> {
         let ingresses = members.all();
         let canary = |rules: &HostRules| rules.annotated.annotations.canary.is_some();
         let mut roots: Option<Draft> = None;
-        let ingresses = ingresses.iter();
-        let ingresses: Vec<_> = ingresses
-            .filter(|(name, _)| !charge::is_over(self.read, name))
-            .collect();
         for (name, rules) in ingresses.iter().filter(|(_, rules)| !canary(rules)) {
             let Some(drafting) = Drafting::new(self.read, name, rules, self.tls) else {
                 continue;
             };
+            let left = charge::left(self.read, name);
+            let left = left.or(rules.is_refused.then_some(Left::Hosts));
+            if let Some(left) = left {
+                self.close(&drafting, left);
+                continue;
+            }
             if !self.add(&drafting) {
+                self.close(&drafting, Left::Paths);
                 continue;
             }
             let Some(root) = drafting.app_root(self.host) else {
@@ -134,7 +142,11 @@ impl Merging<'_, '_, '_> {
             }
         }
         let mut weights: Vec<Weights> = self.drafts.iter().map(|_| Weights::default()).collect();
-        for (name, rules) in ingresses.iter().filter(|(_, rules)| canary(rules)) {
+        let served = ingresses
+            .iter()
+            .filter(|(name, _)| !charge::is_over(self.read, name));
+        let canaries: Vec<_> = served.filter(|(_, rules)| canary(rules)).collect();
+        for (name, rules) in canaries {
             let Some(drafting) = Drafting::new(self.read, name, rules, self.tls) else {
                 continue;
             };
@@ -148,6 +160,7 @@ impl Merging<'_, '_, '_> {
             self.drafts.push(root);
         }
         self.defaults(members.deciding());
+        self.close_namespaces();
         self.drafts.sort_by_cached_key(Draft::order);
     }
 
@@ -224,7 +237,7 @@ impl Merging<'_, '_, '_> {
     }
 
     /// Whether a rule lets requests through that a younger Ingress of its namespace would keep back.
-    fn lets_more_through(&self, at: usize, younger: &Drafting<'_, '_, '_>) -> bool {
+    pub(super) fn lets_more_through(&self, at: usize, younger: &Drafting<'_, '_, '_>) -> bool {
         let draft = &self.drafts[at];
         draft.ingress.namespace == younger.ingress.namespace
             && draft.closed.is_none()
@@ -232,7 +245,7 @@ impl Merging<'_, '_, '_> {
     }
 
     /// A path as nginx reads it beside regular expressions.
-    fn read_as(&self, path: &Path, rules: &HostRules) -> Path {
+    pub(super) fn read_as(&self, path: &Path, rules: &HostRules) -> Path {
         let mut path = path.clone();
         if !self.regex.contains(&rules.namespace)
             || rules.annotated.dialect != Dialect::Nginx
@@ -394,7 +407,7 @@ impl Merging<'_, '_, '_> {
     }
 }
 
-fn warn(
+pub(super) fn warn(
     ingress: &ObjectName,
     code: &'static str,
     at: String,

@@ -15,6 +15,12 @@ pub const HOST_BYTES: usize = 16 << 20;
 /// What the routes of the canaries of one host may weigh, of which each repeats the rule that it takes requests of.
 pub const CANARY_BYTES: usize = 4 << 20;
 
+/// What the closed routes of one host may weigh that stand for Ingresses for which there is no room.
+pub const CLOSED_BYTES: usize = 1 << 20;
+
+/// What the closed routes may weigh that stand for the Ingresses of a namespace that are over its budget.
+pub const CLOSED_NAMESPACE_BYTES: usize = 4 << 20;
+
 /// What a route costs beside what it says.
 pub const ROUTE_BYTES: usize = 512;
 

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annotations::{Dialect, Text};
-use model::re2::quote;
 use proto_istio::networking::string_match::MatchType;
 use proto_istio::networking::{HttpMatchRequest, HttpRewrite, StringMatch};
 use validate::text::{re2_groups, re2_is_choice};
 
 use super::draft::{Asks, by_regex};
 use super::rules::{HostRules, Path, PathKind};
-use super::{expression, mcp};
+use super::{encoded, expression, mcp};
 
 /// The match of a rule.
 pub(super) fn matched(asks: &Asks) -> HttpMatchRequest {
@@ -19,12 +18,19 @@ pub(super) fn matched(asks: &Asks) -> HttpMatchRequest {
     let mut excepted = None;
     let uri = match (&asks.below, asks.kind) {
         (Some(below), _) if &**below == "/" => MatchType::Prefix(below.to_string()),
-        (Some(below), _) => regex(format!("{}.*", quote(below))),
+        (Some(below), _) => regex(format!("{}.*", encoded::text(below, asks.ignore_case))),
+        (None, PathKind::Exact) if encoded::is_needed(&asks.path) => {
+            regex(encoded::text(&asks.path, asks.ignore_case))
+        }
+        (None, PathKind::Prefix) if encoded::is_needed(&asks.path) => {
+            let path = asks.path.strip_suffix('/').unwrap_or(&asks.path);
+            regex(format!("{}(?:/.*)?", encoded::text(path, asks.ignore_case)))
+        }
         (None, PathKind::Exact) => MatchType::Exact(asks.path.to_string()),
         (None, PathKind::Prefix) => MatchType::Prefix(asks.path.to_string()),
         (None, kind) => {
             excepted = expression::split(&asks.path).excepted.map(regex);
-            regex(pattern(&asks.path, kind))
+            regex(pattern(&asks.path, kind, asks.ignore_case))
         }
     };
     let is_regex = matches!(uri, MatchType::Regex(_));
@@ -73,24 +79,25 @@ fn texts(stated: &BTreeMap<Arc<str>, Text>) -> BTreeMap<String, StringMatch> {
     pairs.collect()
 }
 
-/// The regular expression that a path stands for, which matches all of a request's path.
-fn pattern(path: &str, kind: PathKind) -> String {
-    let split;
-    let path = match kind {
-        PathKind::Exact | PathKind::Prefix => path,
-        PathKind::PrefixRegex | PathKind::FullRegex => {
-            split = expression::split(path).matched;
-            &*split
-        }
-    };
+/// The regular expression that a path stands for, which matches all of a request's path, however that is written.
+fn pattern(path: &str, kind: PathKind, ignore_case: bool) -> String {
+    let any_writing = |split: &str| encoded::expression(split, ignore_case).into_owned();
     match kind {
-        PathKind::Exact => quote(path),
-        PathKind::Prefix => format!("{}.*", quote(path)),
-        PathKind::PrefixRegex => match path.trim_end_matches(".*") {
-            path if re2_is_choice(path) => format!("(?:{path}).*"),
-            path => format!("{path}.*"),
-        },
-        PathKind::FullRegex => format!("{}$", path.trim_end_matches('$')),
+        PathKind::Exact => encoded::text(path, ignore_case),
+        PathKind::Prefix => format!("{}.*", encoded::text(path, ignore_case)),
+        PathKind::PrefixRegex => {
+            let split = expression::split(path).matched;
+            let path = any_writing(expression::without_rest(&split));
+            match re2_is_choice(&path) {
+                true => format!("(?:{path}).*"),
+                false => format!("{path}.*"),
+            }
+        }
+        PathKind::FullRegex => {
+            let split = expression::split(path).matched;
+            let path = any_writing(expression::without_dollar(&split));
+            format!("{path}$")
+        }
     }
 }
 
@@ -120,11 +127,8 @@ pub(super) fn rewrite(path: &Path, rules: &HostRules) -> Option<HttpRewrite> {
     let ignore_case = path.ignore_case;
     let nginx = rules.annotated.dialect == Dialect::Nginx;
     let matched = match path.kind {
-        PathKind::Exact => quote(&path.path),
-        PathKind::Prefix if nginx => pattern(&path.path, PathKind::Prefix),
-        PathKind::Prefix => format!("^{}", quote(&path.path)),
-        PathKind::PrefixRegex => pattern(&path.path, PathKind::PrefixRegex),
-        PathKind::FullRegex => pattern(&path.path, PathKind::FullRegex),
+        PathKind::Prefix if !nginx => format!("^{}", encoded::text(&path.path, ignore_case)),
+        kind => pattern(&path.path, kind, ignore_case),
     };
     // At the end it means that nothing of a request's own query stays.
     let target = match nginx {
@@ -142,10 +146,17 @@ pub(super) fn captures(pattern: &str) -> usize {
 
 /// The annotation `rewrite-path`: what matched becomes the new path, what follows stays.
 fn prefix_rewrite(path: &Path, new: &str) -> HttpRewrite {
+    let ignore_case = path.ignore_case;
+    let is_encoded = encoded::is_needed(&path.path);
     let whole = matches!(path.kind, PathKind::PrefixRegex | PathKind::FullRegex);
     let is_prefix = path.kind == PathKind::Prefix;
-    if is_prefix && !path.path.ends_with('/') {
-        let matched = format!("^{}(/.*)?", quote(&path.path));
+    let plain_path = match is_encoded {
+        true => path.path.strip_suffix('/').unwrap_or(&path.path),
+        false => &*path.path,
+    };
+    if is_prefix && !plain_path.ends_with('/') {
+        let quoted = encoded::text(plain_path, ignore_case);
+        let matched = format!("^{quoted}(/.*)?");
         let new = new.strip_suffix('/').unwrap_or(new);
         let target = if new.is_empty() {
             r"/\1".to_owned()
@@ -154,12 +165,12 @@ fn prefix_rewrite(path: &Path, new: &str) -> HttpRewrite {
         };
         // A prefix that becomes the root leaves one slash, not two.
         return match new.is_empty() {
-            true => by_regex(format!("^{}(?:/(.*))?", quote(&path.path)), target),
+            true => by_regex(format!("^{quoted}(?:/(.*))?"), target),
             false => by_regex(matched, target),
         };
     }
-    if whole {
-        return by_regex(pattern(&path.path, path.kind), plain(new));
+    if whole || is_encoded {
+        return by_regex(pattern(&path.path, path.kind, ignore_case), plain(new));
     }
     let ends = is_prefix && !new.ends_with('/');
     HttpRewrite {
@@ -215,9 +226,24 @@ mod tests {
             ("/admin|/secure", "(?:/admin|/secure).*"),
             ("/admin|/secure.*", "(?:/admin|/secure).*"),
             ("/a)|(?:/b", "/a)|(?:/b.*"),
+            (r"/admin\.*", r"/admin\.*.*"),
+            (r"/admin\\.*", r"/admin(?i:\\|%5c).*"),
+            (r"/admin\..*", r"/admin\..*"),
         ];
         for (path, wanted) in table {
-            assert_eq!(pattern(path, PathKind::PrefixRegex), wanted, "{path}");
+            assert_eq!(
+                pattern(path, PathKind::PrefixRegex, false),
+                wanted,
+                "{path}"
+            );
+        }
+        let whole = [
+            ("/a$", "/a$"),
+            (r"/a\$", r"/a(?i:\$|%24)$"),
+            ("/a$$", "/a$"),
+        ];
+        for (path, wanted) in whole {
+            assert_eq!(pattern(path, PathKind::FullRegex, false), wanted, "{path}");
         }
     }
 
@@ -235,8 +261,9 @@ mod tests {
             assert_eq!(captures(expression), groups, "{expression}");
         }
         // Of RE2 alone, and a choice.
-        assert_eq!(pattern(r"/\Ca|/b", PathKind::PrefixRegex), r"(?:/\Ca|/b).*");
-        assert_eq!(pattern(r"/\Qa|b\E", PathKind::PrefixRegex), r"/\Qa|b\E.*");
+        let of = |path| pattern(path, PathKind::PrefixRegex, false);
+        assert_eq!(of(r"/\Ca|/b"), r"(?:/\Ca|/b).*");
+        assert_eq!(of(r"/\Qa|b\E"), r"/\Qa|b\E.*");
     }
 
     #[test]

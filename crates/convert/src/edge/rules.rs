@@ -8,7 +8,8 @@ use model::kinds::kube::{ANY_HOST, Ingress, IngressBackend, IngressPath, PathTyp
 use model::{Diagnostic, Namespace, Object, ObjectName, Severity, Age};
 
 use super::annotated::{Annotated, AnnotatedBy};
-use super::{key, limits};
+use super::policy::PolicyOf;
+use super::{expression, key, limits};
 use crate::hostname::is_host;
 use crate::outcome::{code, finding};
 use crate::owner::{AboutHost, Claims};
@@ -59,6 +60,8 @@ pub(super) struct HostRules {
     pub(super) has_tls: bool,
     /// All requests go to that host instead.
     pub(super) moved_to: Option<Arc<str>>,
+    /// The Ingress protects something and is beyond a limit, so that nobody knows its paths.
+    pub(super) is_refused: bool,
 }
 
 /// A path and where it leads.
@@ -119,6 +122,7 @@ impl Derive for RulesOf {
         let is_refused = !reading.is_within_limits();
         let by_host = match is_refused {
             false => reading.by_host(),
+            true if protects(read, &self.0) => reading.refused(),
             true => BTreeMap::new(),
         };
         Some(Arc::new(Rules {
@@ -128,6 +132,15 @@ impl Derive for RulesOf {
             by_host,
         }))
     }
+}
+
+/// Whether an Ingress keeps requests back.
+fn protects(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> bool {
+    let policy = read.derived(PolicyOf(ingress.clone()));
+    policy
+        .as_ref()
+        .as_ref()
+        .is_some_and(|policy| policy.protects())
 }
 
 impl Rules {
@@ -244,7 +257,8 @@ impl Reading<'_> {
         let at = "spec.defaultBackend";
         let default = spec.default_backend.as_ref();
         let default = default.map(|stated| (at.to_owned(), self.backend(stated, at)));
-        let default = default.filter(|(_, backend)| *backend != Backend::None);
+        let is_closed = self.ingress.meta.closed.is_some();
+        let default = default.filter(|(_, backend)| is_closed || *backend != Backend::None);
         let certificates = self.certificates();
         let rules = |host: &Arc<str>, at, paths, default, moved_to| HostRules {
             at,
@@ -259,6 +273,7 @@ impl Reading<'_> {
             is_alias: false,
             has_tls: !spec.tls.is_empty(),
             moved_to,
+            is_refused: false,
         };
         let mut all = BTreeMap::new();
         for (alias, of) in self.aliases(&paths) {
@@ -291,6 +306,29 @@ impl Reading<'_> {
             all.insert(host, Arc::new(rules));
         }
         all
+    }
+
+    /// The hosts of an Ingress of which nothing is served.
+    fn refused(&self) -> BTreeMap<Arc<str>, Arc<HostRules>> {
+        let hosts = self.ingress.hosts().into_iter();
+        let hosts = hosts.filter(|host| is_host(host)).take(limits::HOSTS);
+        let rules = HostRules {
+            at: "spec.rules".to_owned(),
+            created: self.ingress.meta.created,
+            namespace: self.ingress.namespace().clone(),
+            annotated: self.annotated.clone(),
+            paths: Vec::new(),
+            default: None,
+            certificate: None,
+            of_server: None,
+            without_secret: None,
+            is_alias: false,
+            has_tls: false,
+            moved_to: None,
+            is_refused: true,
+        };
+        let rules = Arc::new(rules);
+        hosts.map(|host| (host, rules.clone())).collect()
     }
 
     /// Further hosts of the Ingress, each with the one that it is another name of.
@@ -355,8 +393,9 @@ impl Reading<'_> {
         };
         let path = match (kind, stated.path_type) {
             (PathKind::Prefix, None) => {
-                let open = path.strip_suffix(".*").or_else(|| path.strip_suffix("/*"));
-                open.unwrap_or(path)
+                let open = expression::without_rest(path);
+                let open = Some(open).filter(|open| open.len() < path.len());
+                open.or_else(|| path.strip_suffix("/*")).unwrap_or(path)
             }
             _ => path,
         };
@@ -380,6 +419,9 @@ impl Reading<'_> {
     }
 
     fn backend(&mut self, stated: &IngressBackend, at: &str) -> Backend {
+        if self.ingress.meta.closed.is_some() {
+            return Backend::None;
+        }
         if let Some(resource) = &stated.resource {
             let is_bridge = (&*resource.api_group, &*resource.kind, &*resource.name)
                 == ("networking.higress.io", "McpBridge", "default");

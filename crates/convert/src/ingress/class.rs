@@ -64,6 +64,10 @@ impl Derive for ServedBy {
             return None;
         }
         let ingress = read.get::<Ingress>(&self.0)?;
+        // Without annotations nothing of it protects.
+        if ingress.meta.closed.is_some() {
+            return None;
+        }
         let named = ingress.spec.ingress_class_name.as_deref();
         let name = named.map(|name| ObjectName::new("", name));
         let class = name

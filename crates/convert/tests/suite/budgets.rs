@@ -43,7 +43,11 @@ fn hosts(loaded: &Loaded) -> Vec<String> {
     let snapshot = loaded.store.snapshot();
     let services = snapshot.tables.iter_any(Kind::VirtualService);
     let mut hosts: Vec<String> = services
-        .filter(|service| service.spec_json()["http"].is_array())
+        .filter(|service| {
+            let spec = service.spec_json();
+            let mut routes = spec["http"].as_array().into_iter().flatten();
+            routes.any(|route| route["route"].is_array())
+        })
         .map(|service| service.spec_json()["hosts"][0].as_str().unwrap().to_owned())
         .collect();
     hosts.sort();
@@ -108,6 +112,51 @@ fn the_youngest_ingresses_are_over_the_budget_of_their_namespace() {
     }
     assert!(!served.contains(&"h0.shop.test".to_owned()), "{served:?}");
     assert_eq!(over(&loaded(64, &text)), [""; 0]);
+}
+
+/// The paths of a host that get 503.
+fn closed(loaded: &Loaded, host: &str) -> usize {
+    let snapshot = loaded.store.snapshot();
+    let services = snapshot.tables.iter_any(Kind::VirtualService);
+    let of_host = services.filter(|service| service.spec_json()["hosts"][0] == host);
+    let closed = of_host.map(|service| {
+        let spec = service.spec_json();
+        let routes = spec["http"].as_array().into_iter().flatten();
+        routes
+            .filter(|route| route["directResponse"]["status"] == 503)
+            .count()
+    });
+    closed.sum()
+}
+
+#[test]
+fn what_protects_and_is_over_the_budget_is_closed() {
+    let mut text = SERVICE.to_owned();
+    text += &ingress(("open", "shop", 20), "h0.test", 1, "");
+    for number in 0..5 {
+        text += &ingress(
+            ("i", "shop", number),
+            &format!("h{number}.test"),
+            50,
+            &verbose(90),
+        );
+    }
+    let loaded = loaded(1, &text);
+    assert_eq!(over(&loaded), ["Ingress shop/i0", "Ingress shop/i1"]);
+    // The older one lets the first path through, so that is closed as well.
+    assert_eq!(closed(&loaded, "h0.test"), 50);
+    assert_eq!(closed(&loaded, "h1.test"), 50);
+    assert_eq!(closed(&loaded, "h4.test"), 0);
+}
+
+#[test]
+fn where_there_is_no_room_for_closed_paths_all_of_the_namespace_is_closed() {
+    let mut text = SERVICE.to_owned();
+    text += &ingress(("open", "shop", 20), "h.test", 3, "");
+    text += &ingress(("guard", "shop", 4), "h.test", 9_000, &verbose(90));
+    let loaded = loaded(1, &text);
+    assert_eq!(over(&loaded), ["Ingress shop/guard4"]);
+    assert_eq!(closed(&loaded, "h.test"), 4);
 }
 
 #[test]

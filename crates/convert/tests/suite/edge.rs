@@ -4,6 +4,7 @@
 
 mod canaries;
 mod cases;
+mod closed;
 mod https;
 mod incremental;
 mod owners;

@@ -27,7 +27,8 @@ pub use config::{Base64, ConfigMap, Secret};
 pub use deployment::{Deployment, PodTemplate, TemplateMeta};
 pub use ingress::{
     ANY_HOST, Ingress, IngressBackend, IngressClass, IngressPath, IngressPaths, IngressPort,
-    IngressRule, IngressServiceBackend, IngressTls, PathType, ResourceRef, www,
+    IngressRule, IngressServiceBackend, IngressTls, PathType, ResourceRef,
+    is_protecting_annotation, www,
 };
 pub use node::{NamespaceSpec, Node, NodeAddress, NodeInfo, NodeStatus};
 pub use pod::{

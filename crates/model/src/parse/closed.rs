@@ -7,16 +7,19 @@
 //! An object that protects is rejected in every mode of validation where a field of it is unknown or stands twice: without
 //! `rulez`, a policy that denies would deny nothing, and one that allows could allow everything.
 
+mod destination_rule;
+mod ingress;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::check::{Fault, Finding};
 use super::node::{Entry, Node, Path, Span, Step, Value};
-use super::{DEFAULT_NAMESPACE, Reader, Remark, meta, read_kind};
-use crate::closed::{Closed, EVERY_SERVICE, NO_CREDENTIAL};
+use super::{DEFAULT_NAMESPACE, Document, Reader, Remark, meta, read_kind};
+use crate::closed::{Closed, EVERY_SERVICE};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::kinds::{AnyObject, Kind};
-use crate::object::{Meta, ObjectName};
+use crate::object::{Meta, ObjectKey, ObjectName};
 
 /// A name that no certificate of a public authority is for.
 const NOBODY: &str = "closed.invalid";
@@ -30,6 +33,30 @@ pub(super) struct Substitutes<'a> {
     meta: Meta,
     /// The narrowest first. The first that is valid counts.
     specs: Vec<Node<'a>>,
+}
+
+/// The specs of the substitutes of an object: of all readings of a document those that close the most, unless they close the same.
+fn specs_of<'d, 'a: 'd>(
+    kind: Kind,
+    documents: impl Iterator<Item = &'d Node<'a>>,
+) -> Vec<Node<'a>> {
+    let all = documents.map(|document| specs(kind, document));
+    let mut all: Vec<Vec<Node<'a>>> = all.filter(|specs| !specs.is_empty()).collect();
+    let Some(first) = all.first() else {
+        return Vec::new();
+    };
+    if kind == Kind::Ingress && all.len() > 1 {
+        return ingress::joined(all);
+    }
+    let says_same = |specs: &Vec<Node<'a>>| {
+        specs.len() == first.len() && specs.iter().zip(first).all(|(one, other)| one.says(other))
+    };
+    if all.iter().all(says_same) {
+        return all.swap_remove(0);
+    }
+    all.into_iter()
+        .filter_map(|mut specs| specs.pop())
+        .collect()
 }
 
 /// The specs of the substitutes of an object, as it is written.
@@ -46,7 +73,8 @@ fn specs<'a>(kind: Kind, document: &Node<'a>) -> Vec<Node<'a>> {
             let strict = map(vec![("mode", text("STRICT"))]);
             policy(spec, &[("mtls", strict)])
         }
-        Kind::DestinationRule => spec.map(destination_rule).unwrap_or_default(),
+        Kind::DestinationRule => destination_rule::specs(document),
+        Kind::Ingress => ingress::specs(document),
         Kind::BackendTlsPolicy => spec.map(backend_tls).unwrap_or_default(),
         Kind::WasmPlugin => spec.map(|spec| plugin(spec, None)).unwrap_or_default(),
         Kind::TrafficExtension => spec
@@ -81,15 +109,26 @@ pub(super) fn contradiction(kind: Kind, document: &Node<'_>) -> Option<Finding> 
 
 /// Whether what an object of a kind that protects says is not read in part, because of a fault that others may have.
 pub(super) fn leaves_unread(kind: Kind, finding: &Finding) -> bool {
-    let named = |step: &Step, name: &str| matches!(step, Step::Field(field) if **field == *name);
-    let path = &finding.path.0;
-    let of_spec = |first: &Step| !named(first, "metadata") && !named(first, "status");
-    matches!(
-        finding.fault,
-        Fault::UnknownField | Fault::DuplicateKey
-    ) && path.first().is_none_or(of_spec)
-        // The rest of a DestinationRule protects nothing.
-        && (kind != Kind::DestinationRule || path.iter().any(|step| named(step, "tls")))
+    let is_twice = finding.fault == Fault::DuplicateKey;
+    if !is_twice && finding.fault != Fault::UnknownField {
+        return false;
+    }
+    let mut fields = finding.path.0.iter().map(|step| match step {
+        Step::Field(field) => &**field,
+        Step::Index(_) => "",
+    });
+    match (fields.next(), fields.next()) {
+        (Some("status"), _) => false,
+        // Annotations may say whether it protects, and the namespace what.
+        (Some("metadata"), within) => {
+            is_twice && matches!(within, None | Some("annotations" | "namespace"))
+                || kind == Kind::Ingress && within.is_some_and(ingress::is_annotations)
+        }
+        _ => {
+            kind != Kind::DestinationRule
+                || destination_rule::leaves_unread(&finding.path, is_twice)
+        }
+    }
 }
 
 /// A policy for the same workloads, and one for the whole namespace.
@@ -109,59 +148,6 @@ fn policy<'a>(spec: Option<&Node<'a>>, closing: &[(&'static str, Node<'a>)]) -> 
     }
     covers.extend_from_slice(closing);
     vec![map(covers), wide]
-}
-
-/// A rule for the same host whose TLS settings are those that are written, and one that trusts nobody.
-fn destination_rule<'a>(spec: &Node<'a>) -> Vec<Node<'a>> {
-    let Some(host) = spec.get("host").filter(|host| host.as_str().is_some()) else {
-        return Vec::new();
-    };
-    let mut settings = Vec::new();
-    tls_settings(spec, &mut settings);
-    let own = spec
-        .get("trafficPolicy")
-        .and_then(|policy| policy.get("tls"));
-    let rule = |tls: Node<'a>, exports: bool| {
-        let mut fields = vec![("host", host.clone())];
-        for field in ["exportTo", "workloadSelector"] {
-            let value = spec.get(field).filter(|value| exports && !value.is_null());
-            fields.extend(value.map(|value| (field, value.clone())));
-        }
-        fields.push(("trafficPolicy", map(vec![("tls", tls)])));
-        map(fields)
-    };
-    let nobody = map(vec![
-        ("mode", text("SIMPLE")),
-        ("credentialName", text(NO_CREDENTIAL)),
-    ]);
-    match (settings.as_slice(), own) {
-        ([], _) => Vec::new(),
-        ([_], Some(own)) => vec![
-            rule(own.clone(), true),
-            rule(nobody.clone(), true),
-            rule(nobody, false),
-        ],
-        _ => vec![rule(nobody.clone(), true), rule(nobody, false)],
-    }
-}
-
-/// All that asks for TLS to a backend.
-fn tls_settings<'n, 'a>(node: &'n Node<'a>, found: &mut Vec<&'n Node<'a>>) {
-    match &node.value {
-        Value::Seq(items) => items.iter().for_each(|item| tls_settings(item, found)),
-        Value::Map(entries) => {
-            for entry in entries {
-                let disabled =
-                    |tls: &Node<'_>| tls.get("mode").and_then(Node::as_str) == Some("DISABLE");
-                if entry.key != "tls" {
-                    tls_settings(&entry.value, found);
-                } else if !entry.value.is_null() && !disabled(&entry.value) {
-                    found.push(&entry.value);
-                }
-            }
-        }
-        _ => {}
-    }
 }
 
 /// A policy for the same backends that trusts nobody. Without references it is for none; where one cannot be read, for all
@@ -315,19 +301,31 @@ fn map<'a>(fields: Vec<(&'static str, Node<'a>)>) -> Node<'a> {
     node(Value::Map(fields.into_iter().map(entry).collect()))
 }
 
+/// The kind of an object, which may say less than it should where it is an item of a list of that kind.
+fn kind_of(node: &Node<'_>, listed: &str, group: &str) -> Option<Kind> {
+    let text = |field: &str| {
+        node.get(field)
+            .and_then(Node::as_str)
+            .filter(|text| !text.is_empty())
+    };
+    let kind = text("kind").unwrap_or(listed);
+    let group = text("apiVersion").map_or(group, |version| {
+        version.split_once('/').map_or("", |(group, _)| group)
+    });
+    Kind::find(group, kind)
+}
+
 impl Reader<'_> {
-    /// What may stand in place of an object; `None` where it protects nothing.
-    pub(super) fn substitutes<'n>(
+    /// What may stand in place of an object, of all that its document may mean; `None` where it protects nothing.
+    pub(super) fn substitutes<'d, 'n: 'd>(
         &self,
         kind: Kind,
-        document: &Node<'n>,
+        documents: impl Iterator<Item = &'d Node<'n>> + Clone,
         meta: Option<&Meta>,
         line: u32,
     ) -> Option<Substitutes<'n>> {
-        let specs = specs(kind, document);
-        if specs.is_empty() {
-            return None;
-        }
+        let specs = specs_of(kind, documents.clone());
+        let document = documents.clone().next().filter(|_| !specs.is_empty())?;
         let meta = meta.cloned();
         let meta = meta.unwrap_or_else(|| self.unnamed(document, line));
         Some(Substitutes { kind, meta, specs })
@@ -369,8 +367,62 @@ impl Reader<'_> {
     ) -> Option<AnyObject> {
         let raw = meta::read(document, kind, DEFAULT_NAMESPACE, &mut Vec::new());
         let meta = raw.map(|raw| self.meta(raw, line));
-        let substitutes = self.substitutes(kind, document, meta.as_ref(), line)?;
+        let substitutes = self.substitutes(kind, std::iter::once(document), meta.as_ref(), line)?;
         self.substitute(substitutes, wrong)
+    }
+
+    /// Closes what a document would be for who reads the first of keys that stand twice, if that is another object.
+    pub(super) fn close_others(
+        &mut self,
+        readings: &[Node<'_>],
+        line: u32,
+        key: Option<&ObjectKey>,
+    ) {
+        for reading in readings {
+            let Some(kind) = kind_of(reading, "", "") else {
+                continue;
+            };
+            let raw = meta::read(reading, kind, DEFAULT_NAMESPACE, &mut Vec::new());
+            let other = raw.map(|raw| ObjectKey {
+                kind,
+                name: raw.name,
+            });
+            let there = self.parsed.documents.iter().filter_map(|d| d.key.as_ref());
+            if other.is_none() || other.as_ref() == key || there.last() == other.as_ref() {
+                continue;
+            }
+            self.add_closed(reading, line, kind);
+        }
+    }
+
+    /// Closes an object that stands where nothing is read.
+    pub(super) fn close_unread(&mut self, item: &Node<'_>, kind: &str, group: &str) {
+        if let Some(kind) = kind_of(item, kind, group) {
+            self.add_closed(item, item.span.line, kind);
+        }
+    }
+
+    /// Adds the substitute of an object that is none of the documents, if it protects something.
+    fn add_closed(&mut self, node: &Node<'_>, line: u32, kind: Kind) {
+        let wrong = self.parsed.diagnostics.last();
+        if let Some(substitute) = self.substitute_unread(kind, node, line, wrong) {
+            self.parsed.documents.push(Document {
+                line,
+                key: Some(substitute.key()),
+                object: None,
+                substitute: Some(substitute),
+            });
+        }
+    }
+
+    /// Gives the document that was just refused the substitute of an object of that kind.
+    pub(super) fn close(&mut self, node: &Node<'_>, line: u32, kind: Kind) {
+        let wrong = self.parsed.diagnostics.last();
+        let substitute = self.substitute_unread(kind, node, line, wrong);
+        if let (Some(substitute), Some(document)) = (substitute, self.parsed.documents.last_mut()) {
+            document.key = Some(substitute.key());
+            document.substitute = Some(substitute);
+        }
     }
 
     /// The metadata of an object without a name: it is called by where it stands.

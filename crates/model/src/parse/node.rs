@@ -104,6 +104,20 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Whether both say the same, wherever it stands.
+    pub(super) fn says(&self, other: &Node<'_>) -> bool {
+        match (&self.value, &other.value) {
+            (Value::Seq(ours), Value::Seq(others)) => {
+                ours.len() == others.len() && ours.iter().zip(others).all(|(a, b)| a.says(b))
+            }
+            (Value::Map(ours), Value::Map(others)) => {
+                let same = |a: &Entry<'_>| other.get(&a.key).is_some_and(|b| a.value.says(b));
+                ours.len() == others.len() && ours.iter().all(same)
+            }
+            (ours, others) => ours == others,
+        }
+    }
+
     /// The values below this one and itself.
     pub(super) fn size(&self) -> usize {
         1 + match &self.value {

@@ -46,7 +46,7 @@ impl<'a> Tree<'a> {
         let mut reader = Reader::new(text, file, Validation::Warn);
         let mut tree = Ok(None);
         for document in yaml::documents(inner.as_deref().unwrap_or(text)) {
-            let mut findings = Reader::duplicates(document.duplicates);
+            let mut findings = Reader::duplicates(&document.duplicates);
             match document.node {
                 Err(error) => {
                     reader.syntax(error);

@@ -29,14 +29,23 @@ pub(super) struct Document<'a> {
     /// Its top value, or why there is none.
     pub(super) node: Result<Node<'a>, SyntaxError>,
     /// Keys that stand twice in the same map.
-    pub(super) duplicates: Vec<Duplicate>,
+    pub(super) duplicates: Vec<Duplicate<'a>>,
 }
 
 /// A key that stands twice in the same map.
-pub(super) struct Duplicate {
+pub(super) struct Duplicate<'a> {
     pub(super) path: Path,
     pub(super) span: Span,
     pub(super) first_line: u32,
+    /// What stands there first, and is not in the tree.
+    pub(super) earlier: Node<'a>,
+}
+
+impl Duplicate<'_> {
+    /// What is wrong, in a sentence.
+    pub(super) fn message(&self) -> String {
+        format!("the key stands twice, first on line {}", self.first_line)
+    }
 }
 
 /// Text that is no YAML.
@@ -159,7 +168,7 @@ struct Builder<'a> {
     lines_before: u32,
     stack: Vec<Frame<'a>>,
     anchors: HashMap<usize, Node<'a>>,
-    duplicates: Vec<Duplicate>,
+    duplicates: Vec<Duplicate<'a>>,
     nodes: usize,
     /// How often a text was taken for one that ends with a colon.
     colons: usize,
@@ -410,30 +419,37 @@ impl<'a> Builder<'a> {
 
     /// Leaves the last of the entries with the same key.
     fn last_wins(&mut self, entries: &mut Vec<Entry<'a>>) {
-        let mut seen = HashMap::with_capacity(entries.len());
-        let mut doubled = HashSet::new();
-        for (index, entry) in entries.iter().enumerate() {
-            if let Some((earlier, line)) = seen.insert(&*entry.key, (index, entry.at.line)) {
-                doubled.insert(earlier);
-                if self.duplicates.len() >= MAX_DUPLICATES {
-                    continue;
+        // The places of entries that another one follows, with those of the latter.
+        let mut doubled: HashMap<usize, usize> = HashMap::new();
+        {
+            let mut seen = HashMap::with_capacity(entries.len());
+            for (index, entry) in entries.iter().enumerate() {
+                if let Some(earlier) = seen.insert(&*entry.key, index) {
+                    doubled.insert(earlier, index);
                 }
-                let mut path = self.path();
-                path.0.push(Step::Field((&*entry.key).into()));
-                self.duplicates.push(Duplicate {
-                    path,
-                    span: entry.at,
-                    first_line: line,
-                });
             }
         }
-        if !doubled.is_empty() {
-            let mut index = 0;
-            entries.retain(|_| {
-                index += 1;
-                !doubled.contains(&(index - 1))
-            });
+        if doubled.is_empty() {
+            return;
         }
+        let within = self.path();
+        let ats: Vec<Span> = entries.iter().map(|entry| entry.at).collect();
+        let mut kept = Vec::with_capacity(entries.len() - doubled.len());
+        for (index, entry) in std::mem::take(entries).into_iter().enumerate() {
+            match doubled.get(&index) {
+                None => kept.push(entry),
+                Some(later) if self.duplicates.len() < MAX_DUPLICATES => {
+                    self.duplicates.push(Duplicate {
+                        path: within.with(&entry.key),
+                        span: ats[*later],
+                        first_line: entry.at.line,
+                        earlier: entry.value,
+                    });
+                }
+                Some(_) => {}
+            }
+        }
+        *entries = kept;
     }
 
     /// Where the innermost open value will stand.

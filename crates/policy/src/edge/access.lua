@@ -5,10 +5,11 @@
 
 local SPACE = "pilothouse.access"
 
--- Headers of a request that are about its connection or its body.
+-- Headers of a request that are about its connection or its body, or that say what a client states of its address.
 local OWN = {
   connection = true, ["content-length"] = true, expect = true, host = true, ["keep-alive"] = true,
   ["proxy-connection"] = true, te = true, ["transfer-encoding"] = true, upgrade = true,
+  ["x-original-forwarded-for"] = true, ["x-pilothouse-forwarded-for"] = true,
 }
 
 -- Statuses with which nginx adds headers to an answer.
@@ -241,7 +242,10 @@ local function question(handle, asked)
   headers["x-original-uri"] = path
   headers["x-auth-request-redirect"] = path
   headers["x-forwarded-host"] = host
-  headers["x-real-ip"] = address(handle)
+  -- The address that the proxy trusts: what clients state there themselves is nobody's word.
+  local client = address(handle)
+  headers["x-real-ip"] = client
+  headers["x-forwarded-for"] = client
   for name, value in pairs(asked["headers"] or {}) do
     headers[name] = filled(handle, value)
   end

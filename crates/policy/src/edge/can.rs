@@ -12,6 +12,8 @@ const SESSIONS: [&str; 2] = [
     "envoy.filters.http.stateful_session",
     "envoy.http.stateful_session.header",
 ];
+/// Changes headers before Envoy adds to them.
+pub(super) const EARLY: &str = "envoy.http.early_header_mutation.header_mutation";
 /// Higress's filter that turns requests into calls of Dubbo.
 pub(super) const TRANSCODER: &str = "envoy.filters.http.http_dubbo_transcoder";
 /// The names of what speaks Dubbo to endpoints: that of its factory, and the one that Higress writes.
@@ -33,6 +35,7 @@ pub struct Can {
     calls: bool,
     pub(super) mcp_sessions: bool,
     pub(super) mcp: bool,
+    keeps_forwarded: bool,
 }
 
 impl Can {
@@ -47,6 +50,7 @@ impl Can {
             mcp_sessions,
             // What else only Higress's Envoy has says that its library is there.
             mcp: mcp_sessions && loadable.states(GO),
+            keeps_forwarded: loadable.states(EARLY),
         }
     }
 
@@ -59,6 +63,11 @@ impl Can {
             Need::Rpc => self.calls,
             _ => true,
         }
+    }
+
+    /// Whether it can keep what clients state of `x-forwarded-for` before it adds their address.
+    pub fn keeps_forwarded(self) -> bool {
+        self.keeps_forwarded
     }
 
     /// Whether it has Higress's library.

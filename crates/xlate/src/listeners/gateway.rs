@@ -473,6 +473,7 @@ impl GatewayListener {
                         .chain(edge::filters(needs, *can, servers))
                         .collect(),
                     missing: missing.to_vec(),
+                    keeps_forwarded: can.keeps_forwarded(),
                     hides_envoy_headers: stated.is_some_and(Applied::hides_envoy_headers),
                     http3: self.spec.quic,
                     port: self.spec.port,

@@ -31,6 +31,7 @@ use super::tracing::TracingConfig;
 use crate::proxy_headers::ProxyHeaders;
 use mesh::capabilities::{Capabilities, name};
 use mesh::class::Class;
+use policy::edge::keep_stated;
 use policy::filters;
 use policy::traffic_extension::Phases;
 use xds::any;
@@ -121,6 +122,8 @@ pub struct Options {
     pub missing: Vec<String>,
     /// Whether routing adds no `x-envoy-` headers.
     pub hides_envoy_headers: bool,
+    /// Whether what clients state of `x-forwarded-for` is kept.
+    pub keeps_forwarded: bool,
 }
 
 /// Where routes come from.
@@ -246,6 +249,11 @@ impl HttpParts {
         after_security.extend(options.grpc_web.then(filters::grpc_web));
         // Where `/admin` asks for a password, `//admin` must not lead around it: nginx takes them for one path.
         manager.merge_slashes |= !options.edge.is_empty();
+        if options.keeps_forwarded {
+            manager.early_header_mutation_extensions.push(keep_stated());
+        }
+        // Nor must a host with a dot at its end lead to the rules of every host.
+        manager.strip_trailing_host_dot |= !options.edge.is_empty();
         let mut last = options.edge;
         last.extend(options.forward_proxies);
         let hides = options.hides_envoy_headers;

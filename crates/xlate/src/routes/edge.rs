@@ -49,7 +49,12 @@ pub(super) fn apply(building: &Building<'_>, at: usize, route: &mut Route) {
         return;
     }
     if asked.tells_clients {
-        headers::tell_client(route, building.key.tls, building.key.trusts_forwarded);
+        headers::tell_client(
+            route,
+            building.key.tls,
+            building.key.trusts_forwarded,
+            can.keeps_forwarded(),
+        );
     }
     if let Some(hsts) = asked.hsts.as_ref().filter(|_| building.key.tls) {
         headers::secure_transport(route, hsts);

@@ -77,6 +77,9 @@ impl Config for GatewayConfigOf {
         let asked = cx.query(&AskedOf((*self.gateway).clone()));
         if let Some(asked) = &*asked {
             config.typed_per_filter_config = edge::scripts(&asked.needs, self.client.can);
+            if self.client.can.keeps_forwarded() {
+                headers::hide_stated(&mut config);
+            }
         }
         let options = cx.query(&OptionsOf((*self.gateway).clone()));
         if let Some(options) = &*options

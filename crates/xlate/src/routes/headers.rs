@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use policy::edge::STATED;
 use proto_envoy::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use proto_envoy::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
 use proto_envoy::envoy::config::route::v3::{Route, RouteConfiguration};
@@ -45,9 +46,16 @@ pub(super) fn tell_address(config: &mut RouteConfiguration) {
     config.request_headers_to_add.push(told);
 }
 
+/// Hides from backends what is kept of what clients state; routes have told it by then.
+pub(super) fn hide_stated(config: &mut RouteConfiguration) {
+    config.request_headers_to_remove.push(STATED.to_owned());
+}
+
 /// Tells backends how a client is connected, as ingress-nginx does, in headers of which the route says nothing itself. What
-/// clients state in them passes only where the proxy trusts who states it; what they said of `x-forwarded-for` has another name.
-pub(super) fn tell_client(route: &mut Route, tls: bool, trusts: bool) {
+/// clients state in them passes only where the proxy trusts who states it; what they said of `x-forwarded-for` has another name,
+/// with the address that it came from behind it where nothing is `kept`.
+pub(super) fn tell_client(route: &mut Route, tls: bool, trusts: bool, kept: bool) {
+    const ORIGINAL: &str = "x-original-forwarded-for";
     const CLIENT: &str = "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%";
     const SCHEME: &str = "%REQ(x-forwarded-proto)%";
     let replace = HeaderAppendAction::OverwriteIfExistsOrAdd;
@@ -55,13 +63,13 @@ pub(super) fn tell_client(route: &mut Route, tls: bool, trusts: bool) {
         true => HeaderAppendAction::AddIfAbsent,
         false => replace,
     };
+    let original = match kept {
+        true => format!("%REQ({STATED})%"),
+        false => "%REQ(x-forwarded-for)%".to_owned(),
+    };
     let told = [
         ("x-real-ip", CLIENT, replace),
-        (
-            "x-original-forwarded-for",
-            "%REQ(x-forwarded-for)%",
-            replace,
-        ),
+        (ORIGINAL, &*original, replace),
         ("x-forwarded-for", CLIENT, replace),
         ("x-forwarded-host", "%REQ(:authority)%", of_client),
         (
@@ -81,11 +89,16 @@ pub(super) fn tell_client(route: &mut Route, tls: bool, trusts: bool) {
         set.any(|header| header.key.eq_ignore_ascii_case(name))
             || removed.any(|removed| removed.eq_ignore_ascii_case(name))
     };
+    // Where clients state nothing the value is empty, and does not replace what they say there.
+    let drops = kept && !is_stated(ORIGINAL);
     let told = told.iter().filter(|(name, ..)| !is_stated(name));
     let told: Vec<HeaderValueOption> = told
         .map(|(name, value, action)| option(name, value, *action))
         .collect();
     route.request_headers_to_add.extend(told);
+    if drops {
+        route.request_headers_to_remove.push(ORIGINAL.to_owned());
+    }
     // Some backends take it for the proxy that they are to use themselves.
     route.request_headers_to_remove.push("proxy".to_owned());
 }

@@ -200,7 +200,56 @@ const SETTINGS: &[(&str, &str)] = &[
         "plain",
     ),
     ("trafficPolicy: {loadBalancer: 3}", "plain"),
+    // What is misspelt may have been TLS.
+    ("trafficPolicy: {TLS: {mode: SIMPLE}}", "closed"),
+    ("trafficPolicy: {tsl: {mode: SIMPLE}}", "closed"),
+    ("trafficPolicy: {security: {mode: SIMPLE}}", "closed"),
+    ("trafficpolicy: {tls: {mode: SIMPLE}}", "closed"),
+    (
+        "trafficPolicy: {portLevelSettings: [{port: {number: 443}, Tls: {mode: SIMPLE}}]}",
+        "closed",
+    ),
+    (
+        "subset: [{name: a, trafficPolicy: {tls: {mode: SIMPLE}}}]",
+        "closed",
+    ),
+    ("trafficPolicy: {conectionPool: {}}", "plain"),
+    ("exportToo: ['*']", "plain"),
+    // Of keys that stand twice the last one counts, but nobody knows which was meant.
+    (
+        "trafficPolicy: {tls: {mode: SIMPLE}}, trafficPolicy: {}",
+        "file-root:system",
+    ),
+    (
+        "trafficPolicy: {tls: {mode: SIMPLE}, tls: {mode: DISABLE}}",
+        "file-root:system",
+    ),
 ];
+
+/// Specs that do not name their host as they should.
+const HOSTS: [&str; 4] = [
+    "spec: {hosts: [bank.example.com], trafficPolicy: {tls: {mode: SIMPLE}}}",
+    "spec: {Host: bank.example.com, trafficPolicy: {tls: {mode: SIMPLE}}}",
+    "sepc: {host: bank.example.com, trafficPolicy: {TLS: {mode: SIMPLE}}}",
+    "spec: {hots: bank.example.com, trafficPolicy: {TLS: {mode: SIMPLE}}}",
+];
+
+#[test]
+fn a_rule_whose_host_is_misspelt_never_sends_plain_text() {
+    for mode in [Validation::Strict, Validation::Warn] {
+        for spec in HOSTS {
+            let rule = format!(
+                "{OUTSIDE}apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {{name: bank, namespace: shop}}\n\
+                 {spec}\n"
+            );
+            let socket = socket(&world(&rule, mode), "bank.example.com");
+            assert!(
+                socket.to_string().contains(&"0".repeat(64)),
+                "{spec}, {mode:?}: {socket:#}"
+            );
+        }
+    }
+}
 
 #[test]
 fn what_asks_for_tls_and_cannot_have_it_never_sends_plain_text() {

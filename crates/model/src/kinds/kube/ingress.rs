@@ -134,6 +134,22 @@ pub const ANY_HOST: &str = "*";
 /// The prefixes of annotations that are read of Ingresses.
 const PREFIXES: [&str; 2] = ["nginx.ingress.kubernetes.io/", "higress.io/"];
 
+/// What the names of annotations have in them that say who may send requests.
+const PROTECTING: [&str; 6] = [
+    "auth-",
+    "-source-range",
+    "enable-global-auth",
+    "modsecurity",
+    "satisfy",
+    "snippet",
+];
+
+/// Whether an annotation says who may send requests to the paths of an Ingress.
+pub fn is_protecting_annotation(key: &str) -> bool {
+    let name = PREFIXES.iter().find_map(|prefix| key.strip_prefix(prefix));
+    name.is_some_and(|name| PROTECTING.iter().any(|part| name.contains(part)))
+}
+
 /// How many further hosts of an Ingress count.
 const ALIASES: usize = 100;
 
