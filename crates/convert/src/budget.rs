@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use model::budget::{Charged, over};
-use model::{Diagnostic, ObjectKey, ObjectName, Severity, Age};
+use model::{Age, Diagnostic, ObjectKey, ObjectName, Severity};
 
 use crate::outcome::{code, finding};
 use crate::reader::Reader;

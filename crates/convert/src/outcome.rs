@@ -4,7 +4,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use model::kinds::Kinded;
-use model::{Age, AnyObject, Derived, Diagnostic, Meta, Object, ObjectKey, ObjectName, Origin, Owner};
+use model::{
+    Age, AnyObject, Derived, Diagnostic, Meta, Object, ObjectKey, ObjectName, Origin, Owner,
+};
 
 use crate::strata::Layered;
 

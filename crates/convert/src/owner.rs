@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use model::kinds::{knative, kube};
 use model::ownership::{self, above};
-use model::{Diagnostic, Kind, Namespace, ObjectKey, ObjectName, Severity, Age};
+use model::{Age, Diagnostic, Kind, Namespace, ObjectKey, ObjectName, Severity};
 use store::index::ObjectIndex;
 
 use crate::outcome::{code, finding};

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::Cx;
+use model::age::Age;
 use model::budget::{Charged, over};
 use model::object::{Object, ObjectName};
-use model::age::Age;
 use store::{Reads, Snapshot};
 
 /// Names of objects.

@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use model::age::Age;
 use model::edge::EdgeRoute;
 use model::kinds::istio::VirtualService;
 use model::names::Namespace;
 use model::object::{Object, ObjectKey, ObjectName};
-use model::age::Age;
 use model::service::Visibility;
 use model::session::Session;
 use store::index::ObjectIndex;

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 
 use proto_istio::networking::ServiceEntry;
 
-use crate::object::{ObjectName};
 use crate::age::Age;
+use crate::object::ObjectName;
 
 /// How many leading bits of a charge count.
 const BITS: u32 = 4;

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
+use crate::age::Age;
 use crate::kinds::kube::ANY_HOST;
 use crate::names::Namespace;
 use crate::object::{ObjectKey, ObjectName};
-use crate::age::Age;
 
 /// How many labels a wildcard may have that owns the hosts below it. It bounds what a host of many labels costs.
 const DEPTH: usize = 8;

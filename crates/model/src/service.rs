@@ -4,10 +4,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::age::Age;
 use crate::host::Hostname;
 use crate::labels::Labels;
 use crate::names::{ClusterId, Name, Namespace, Network};
-use crate::age::Age;
 use crate::object::ObjectKey;
 use crate::protocol::Protocol;
 

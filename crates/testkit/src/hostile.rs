@@ -146,7 +146,11 @@ fn object(draw: &mut Draw, at: usize, around: &Surroundings) -> Value {
     metadata["namespace"] = HOSTILE.into();
     // Never before what others have: without a date, at their time, or after it.
     match *change.draw.of(&["", CREATED, "2026-01-01T00:00:00Z"]) {
-        "" => _ = metadata.as_object_mut().map(|m| m.remove("creationTimestamp")),
+        "" => {
+            _ = metadata
+                .as_object_mut()
+                .map(|m| m.remove("creationTimestamp"))
+        }
         time => metadata["creationTimestamp"] = time.into(),
     }
     object

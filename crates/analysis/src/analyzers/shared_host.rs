@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use incr::Cx;
 use model::kinds::istio::{DestinationRule, ServiceEntry};
 use model::kinds::kube::Service;
-use model::{Namespace, ObjectName, Age};
+use model::{Age, Namespace, ObjectName};
 use store::{Reads, Snapshot};
 
 use crate::code;
@@ -22,10 +22,7 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
 ///
 /// Istio: pilot/pkg/model/config.go sortConfigByCreationTime, 1.32.
 fn age(name: &ObjectName, rule: &DestinationRuleFacts) -> (Age, String) {
-    (
-        rule.created,
-        format!("{}.{}", name.name, name.namespace),
-    )
+    (rule.created, format!("{}.{}", name.name, name.namespace))
 }
 
 /// Rules of one namespace for one host are merged: subsets of all count, the traffic policy of the oldest.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use incr::{Cx, Query};
 use model::kinds::istio::VirtualService;
-use model::{ObjectName, Age};
+use model::{Age, ObjectName};
 use store::{Reads, Snapshot};
 
 use super::hosts::{full_name, scopes};

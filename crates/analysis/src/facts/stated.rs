@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use incr::{Cx, Query};
 use model::kinds::istio::{DestinationRule, ServiceEntry};
-use model::{ObjectName, Age};
+use model::{Age, ObjectName};
 use store::{Reads, Snapshot};
 
 use super::hosts::{full_name, scopes};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use annotations::Paths;
 use model::kinds::kube::{ANY_HOST, Ingress, IngressBackend, IngressPath, PathType, www};
-use model::{Diagnostic, Namespace, Object, ObjectName, Severity, Age};
+use model::{Age, Diagnostic, Namespace, Object, ObjectName, Severity};
 
 use super::annotated::{Annotated, AnnotatedBy};
 use super::policy::PolicyOf;

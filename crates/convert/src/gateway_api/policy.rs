@@ -16,7 +16,7 @@ use model::derived::GatewayRole;
 use model::kinds::gateway_api::{BackendTlsPolicy, XBackendTrafficPolicy};
 use model::kinds::istio::DestinationRule;
 use model::kinds::kube::Service;
-use model::{Kind, Labels, Object, ObjectKey, ObjectName, Age};
+use model::{Age, Kind, Labels, Object, ObjectKey, ObjectName};
 use proto_istio::networking::traffic_policy::{PortTrafficPolicy, RetryBudget};
 use proto_istio::networking::{
     ClientTlsSettings, LoadBalancerSettings, PortSelector, TrafficPolicy,

@@ -1,7 +1,7 @@
 //! Routes of any kind.
 
 use model::kinds::gateway_api::{GrpcRoute, HttpRoute, Route, TcpRoute, TlsRoute, UdpRoute};
-use model::{Kind, ObjectKey, Age};
+use model::{Age, Kind, ObjectKey};
 use store::index::ObjectIndex;
 
 use crate::reader::{Derive, Reader};

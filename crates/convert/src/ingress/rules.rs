@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::kinds::kube::{Ingress, IngressBackend, IngressPath, IngressRule};
-use model::{Diagnostic, Object, ObjectKey, ObjectName, Severity, Age};
+use model::{Age, Diagnostic, Object, ObjectKey, ObjectName, Severity};
 use proto_istio::networking::string_match::MatchType;
 
 use super::class::{Served, ServedBy};

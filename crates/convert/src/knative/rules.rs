@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::kinds::knative::{Ingress, IngressPath, IngressRule, IngressSplit, Visibility};
-use model::{Diagnostic, Object, ObjectName, Age};
+use model::{Age, Diagnostic, Object, ObjectName};
 
 use super::{BYTES, Place, class, hash, owner, told};
 use crate::hostname::is_host;

@@ -12,8 +12,8 @@ use model::names::Namespace;
 use model::object::{Object, ObjectKey};
 use model::protocol::Protocol;
 use model::settings::Listed;
-use proto_istio::networking::{Port, Server};
 use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
+use proto_istio::networking::{Port, Server};
 use store::{Reads, Snapshot};
 
 use super::bind;
@@ -56,7 +56,9 @@ pub(super) fn merge(
     // What is not what a port is for has what is left of it.
     let (last, first): (Vec<_>, Vec<_>) = servers.partition(|(selected, _, server)| {
         let ports = resolved(server, &selected.reached);
-        ports.into_iter().any(|port| selected.yields(key, server, port))
+        ports
+            .into_iter()
+            .any(|port| selected.yields(key, server, port))
     });
     for (selected, field, server) in first.into_iter().chain(last) {
         let author = selected.gateway.namespace();
@@ -218,8 +220,12 @@ impl Merging<'_> {
         };
         let open = self.merged.by_port.range(first..);
         let open = open.take_while(|(open, _)| open.number == socket.number);
-        let there = open.filter(|(open, _)| bind::canonical(&open.bind) == bind::canonical(&socket.bind));
-        there.filter_map(|(_, there)| there.servers.first()).min().copied()
+        let there =
+            open.filter(|(open, _)| bind::canonical(&open.bind) == bind::canonical(&socket.bind));
+        there
+            .filter_map(|(_, there)| there.servers.first())
+            .min()
+            .copied()
     }
 
     /// Who wrote a server, for those who have to give way to it.

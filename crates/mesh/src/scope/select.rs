@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use model::age::Age;
 use model::kinds::istio::Sidecar;
 use model::labels::Labels;
 use model::names::Namespace;
-use model::object::{ObjectName};
-use model::age::Age;
+use model::object::ObjectName;
 use store::{Reads, Snapshot};
 
 /// What decides whom a Sidecar applies to.

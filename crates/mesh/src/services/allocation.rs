@@ -104,7 +104,9 @@ impl DisplacedAddresses {
     }
 
     /// The entries that state addresses of others in their spec, with these addresses and whose they are.
-    pub fn all_refused(&self) -> impl Iterator<Item = (&ObjectName, &BTreeMap<IpAddr, ObjectName>)> {
+    pub fn all_refused(
+        &self,
+    ) -> impl Iterator<Item = (&ObjectName, &BTreeMap<IpAddr, ObjectName>)> {
         self.refused.iter()
     }
 }
@@ -206,7 +208,10 @@ impl Book {
             }
             if is_unallocated(entry) {
                 new.insert(name.clone(), hosts);
-            } else if losers.last().is_some_and(|(loser, ..)| Arc::ptr_eq(loser, entry)) {
+            } else if losers
+                .last()
+                .is_some_and(|(loser, ..)| Arc::ptr_eq(loser, entry))
+            {
                 displaced.moved.insert(name.clone(), hosts);
             }
         }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use incr::KeyedMap;
 use incr::{Cx, Query};
+use model::age::Age;
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::istio::EnvoyFilter;
 use model::object::{Object, ObjectName};
-use model::age::Age;
 use prost::{Message, Name};
 use proto_istio::networking::envoy_filter::envoy_config_object_match::ObjectTypes;
 use proto_istio::networking::envoy_filter::patch::Operation;

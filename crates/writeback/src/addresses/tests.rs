@@ -5,12 +5,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use model::Timestamp;
 use crate::lead::Leading;
 use crate::lease::{Candidate, Elector, Lock};
 use crate::place::{ObjectRef, Place};
 use crate::status::{Options, StatusWriter};
 use crate::testing::{FakePlace, Faults};
+use model::Timestamp;
 
 fn entry(name: &str, created: i64, hosts: &[&str], held: &[(&str, &str)]) -> Entry {
     Entry {

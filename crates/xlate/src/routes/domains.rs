@@ -306,7 +306,9 @@ mod tests {
         let mut claimed = Claimed::default();
         claimed.own.insert("cart.shop".to_owned());
         let wanted = || Domains {
-            all: ["Cart.shop", "cart.shop.", "other"].map(str::to_owned).into(),
+            all: ["Cart.shop", "cart.shop.", "other"]
+                .map(str::to_owned)
+                .into(),
             short: Vec::new(),
         };
         assert_eq!(claimed.claim(wanted(), true), ["other"]);

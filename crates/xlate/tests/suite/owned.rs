@@ -103,7 +103,8 @@ fn hosts_have_owners_where_the_operator_says_so() {
     golden_cases(&folder, |case| {
         let (without, of_redirects) = outcome(case, false);
         // Redirects act on the hosts of others in no case.
-        let is_of_redirect = |found: &String| found.contains("does not send requests for a host to HTTPS");
+        let is_of_redirect =
+            |found: &String| found.contains("does not send requests for a host to HTTPS");
         assert!(of_redirects.iter().all(is_of_redirect), "{of_redirects:?}");
         let (owned, found) = outcome(case, true);
         let mut shown = json!({"without": without, "owned": owned, "findings": found});

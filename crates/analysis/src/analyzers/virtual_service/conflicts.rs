@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use incr::Cx;
 use model::kinds::istio::VirtualService;
-use model::{ObjectName, Age, host};
+use model::{Age, ObjectName, host};
 use store::{Reads, Snapshot};
 
 use crate::code;
@@ -80,12 +80,7 @@ fn conflict(
     report: &mut Report<'_>,
 ) {
     // Istio: pilot/pkg/model/config.go sortConfigByCreationTime, 1.32.
-    routers.sort_by_key(|(name, created)| {
-        (
-            *created,
-            format!("{}.{}", name.name, name.namespace),
-        )
-    });
+    routers.sort_by_key(|(name, created)| (*created, format!("{}.{}", name.name, name.namespace)));
     let mut names: Vec<&ObjectName> = routers.iter().map(|(name, _)| *name).collect();
     names.dedup();
     let winner = names.first().copied();

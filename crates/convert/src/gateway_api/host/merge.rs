@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::derived::{Derived, GatewayRole};
-use model::{Diagnostic, ObjectKey, ObjectName, Severity, Age};
+use model::{Age, Diagnostic, ObjectKey, ObjectName, Severity};
 use proto_istio::networking::{HttpMatchRequest, HttpRoute, VirtualService};
 
 use super::super::attachment::Attachment;

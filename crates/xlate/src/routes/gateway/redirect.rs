@@ -49,7 +49,10 @@ impl Redirects {
         server: &GatewayServer,
         host: &str,
     ) -> Option<Diagnostic> {
-        let claims = self.claims.as_ref().filter(|_| self.is_foreign(cx, server))?;
+        let claims = self
+            .claims
+            .as_ref()
+            .filter(|_| self.is_foreign(cx, server))?;
         claims.refuses_redirect(cx, server, host)
     }
 

@@ -85,8 +85,12 @@ fn among_others_the_older_has_a_port_and_who_has_no_date_is_the_youngest() {
         assert_eq!(reads_requests(&case, "0.0.0.0_80"), !is_taken, "{evil:?}");
         let loser = refused(&case).concat();
         let wanted = match is_taken {
-            true => "Gateway bank/web spec.servers[0]: the server is not served on port 80: Gateway evil/web serves TCP there",
-            false => "Gateway evil/web spec.servers[0]: the server is not served on port 80: Gateway bank/web serves HTTP there",
+            true => {
+                "Gateway bank/web spec.servers[0]: the server is not served on port 80: Gateway evil/web serves TCP there"
+            }
+            false => {
+                "Gateway evil/web spec.servers[0]: the server is not served on port 80: Gateway bank/web serves HTTP there"
+            }
         };
         assert!(loser.starts_with(wanted), "{evil:?}: {loser}");
     }
@@ -132,7 +136,11 @@ fn among_others_what_the_service_of_the_gateway_says_counts_before_age() {
             gateway(younger.0, "2020", younger.1),
         ];
         let case = case(&yaml.concat());
-        assert_eq!(reads_requests(&case, "0.0.0.0_80"), reads, "{port} {older:?}");
+        assert_eq!(
+            reads_requests(&case, "0.0.0.0_80"),
+            reads,
+            "{port} {older:?}"
+        );
         assert_eq!(refused(&case).len(), 1, "{port} {older:?}");
     }
     // Alone it has the port, whatever that is for.
@@ -224,7 +232,11 @@ fn an_entry_for_the_host_of_an_older_one_of_another_namespace_is_told() {
 fn an_address_that_was_allocated_to_an_older_entry_is_left_out_and_told() {
     let yaml = [
         entry("bank", "2020", "hosts: [api.partner.example]"),
-        entry("evil", "2030", "hosts: [a.evil.example], addresses: [240.240.0.1, 10.9.0.1]"),
+        entry(
+            "evil",
+            "2030",
+            "hosts: [a.evil.example], addresses: [240.240.0.1, 10.9.0.1]",
+        ),
     ];
     assert_eq!(
         of_mesh(&yaml.concat()),
