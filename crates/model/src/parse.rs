@@ -397,7 +397,7 @@ impl<'a> Reader<'a> {
 
     /// What is told of an object, in the order in which it stands there. What is `unread` is an error.
     fn told(
-        &self,
+        &mut self,
         mut findings: Vec<Finding>,
         mut remarks: Vec<Remark>,
         key: Option<&ObjectKey>,

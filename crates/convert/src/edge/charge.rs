@@ -73,7 +73,7 @@ impl Derive for IngressesOver {
                 rules.by_host().map(|(_, r)| r.paths.len()).sum::<usize>()
             });
             Charged {
-                created: rules.and_then(|rules| rules.created()),
+                created: rules.map(|rules| rules.created()).unwrap_or_default(),
                 name,
                 bytes: usize::saturating_mul(paths, limits::ROUTE_BYTES),
             }
