@@ -88,6 +88,14 @@ impl<S: Debug + Send + Sync + 'static> Reader<'_, '_, S> {
         self.cx.names_in::<T>(namespace)
     }
 
+    /// The namespaces that hold objects of a kind, in any cluster, sorted.
+    pub fn namespaces<T: Layered>(&self) -> Vec<Namespace>
+    where
+        T::MadeIn: Before<S>,
+    {
+        self.cx.namespaces::<T>()
+    }
+
     /// Whether a namespace holds so many objects of a kind that small ones are charged to its budget as well.
     pub fn is_crowded<T: Layered>(&self, namespace: &Namespace) -> bool
     where

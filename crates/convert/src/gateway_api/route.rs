@@ -1,7 +1,13 @@
 //! Routes of any kind.
 
+use std::collections::BTreeSet;
+
 use model::kinds::gateway_api::{GrpcRoute, HttpRoute, Route, TcpRoute, TlsRoute, UdpRoute};
+<<<<<<< HEAD
 use model::{Age, Kind, ObjectKey};
+=======
+use model::{Kind, Namespace, ObjectKey, Timestamp};
+>>>>>>> 76bf6493 (convert: selectors of namespaces take those without an object)
 use store::index::ObjectIndex;
 
 use crate::reader::{Derive, Reader};
@@ -52,6 +58,18 @@ pub(super) fn of_any_kind_by(
         .chain(of_kind_by::<TlsRoute>(read, index, value))
         .chain(of_kind_by::<TcpRoute>(read, index, value))
         .chain(of_kind_by::<UdpRoute>(read, index, value))
+}
+
+/// The namespaces that hold routes of any kind.
+pub(super) fn namespaces(read: &Reader<'_, '_, Routes>) -> BTreeSet<Namespace> {
+    let all = [
+        read.namespaces::<HttpRoute>(),
+        read.namespaces::<GrpcRoute>(),
+        read.namespaces::<TlsRoute>(),
+        read.namespaces::<TcpRoute>(),
+        read.namespaces::<UdpRoute>(),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 /// When a route was created.

@@ -42,7 +42,7 @@ fn listeners() -> impl Strategy<Value = Vec<Listener>> {
         80..82u16,
         0..HOSTS.len(),
         0..2usize,
-        0..4usize,
+        0..5usize,
     );
     proptest::collection::vec(listener, 0..4)
 }
@@ -82,6 +82,7 @@ fn listeners_json(listeners: &[Listener]) -> Vec<Value> {
             json!({"from": "All"}),
             json!({"from": "Selector", "selector": {"matchLabels": {"team": "a"}}}),
             json!({"from": "Selector", "selector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}}),
+            json!({"from": "Selector", "selector": {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]}}),
         ];
         listener["allowedRoutes"] = json!({"namespaces": namespaces[*from]});
         listener

@@ -8,6 +8,7 @@ use model::kinds::kube::NamespaceSpec;
 use model::{Labels, Namespace, Object, ObjectName};
 use store::index::{EVERY, ObjectIndex, label_value};
 
+use crate::gateway_api::route;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
@@ -58,17 +59,37 @@ impl Derive for SelectedBy {
         let own = candidates
             .iter()
             .filter(|object| object.meta.name.cluster.is_none());
-        let selected = own.filter(|object| {
+        let selected = own.clone().filter(|object| {
             let name = object.meta.name.name.as_str();
             self.0.matches(&labels_of(name, Some(object)))
         });
-        selected
+        let mut names: BTreeSet<Arc<str>> = selected
             .map(|object| object.meta.name.name.as_arc().clone())
-            .collect()
+            .collect();
+        if label.is_none() {
+            let written: BTreeSet<&str> = own.map(|object| &*object.meta.name.name).collect();
+            names.extend(self.without_object(read, &written));
+        }
+        names
     }
 }
 
 impl SelectedBy {
+    /// Those of the namespaces with routes that are selected and are not `written`. In a cluster each of them has an object,
+    /// which selectors that ask for what is not there select.
+    ///
+    /// Istio: pilot/pkg/config/kube/gateway/conversion.go namespacesFromSelector, 1.32.
+    fn without_object(
+        &self,
+        read: &Reader<'_, '_, Routes>,
+        written: &BTreeSet<&str>,
+    ) -> Vec<Arc<str>> {
+        let names = route::namespaces(read).into_iter();
+        let names = names.filter(|name| !written.contains(name.as_str()));
+        let selected = names.filter(|name| self.0.matches(&labels_of(name, None)));
+        selected.map(|name| name.as_arc().clone()).collect()
+    }
+
     /// The names that the selector selects by, if it does.
     fn named(&self) -> Option<Vec<Arc<str>>> {
         if let Some(name) = self.0.match_labels.get(NAME) {

@@ -176,3 +176,41 @@ fn a_route_that_nobody_would_authorize_is_not_accepted() {
     let snapshot = world.store.snapshot();
     assert_eq!(snapshot.tables.count(Kind::VirtualService), 0);
 }
+
+#[test]
+fn selectors_of_namespaces_that_ask_for_nothing_take_one_without_an_object() {
+    let asks = |condition: &str| format!("{{matchExpressions: [{condition}]}}");
+    let name = "key: kubernetes.io/metadata.name";
+    for (selector, is_selected) in [
+        ("{}".to_owned(), true),
+        (asks("{key: team, operator: DoesNotExist}"), true),
+        (asks("{key: team, operator: NotIn, values: [a]}"), true),
+        (
+            asks(&format!("{{{name}, operator: NotIn, values: [two]}}")),
+            true,
+        ),
+        (
+            asks(&format!("{{{name}, operator: NotIn, values: [one]}}")),
+            false,
+        ),
+        (asks("{key: team, operator: NotIn, values: []}"), false),
+        (asks("{key: team, operator: Exists}"), false),
+        ("{matchLabels: {team: a}}".to_owned(), false),
+    ] {
+        let mut world = World::new(settings(""));
+        world.put(&format!(
+            "{GATEWAY}  - {{name: web, port: 80, protocol: HTTP, allowedRoutes: {{namespaces: {{from: Selector, selector: {selector}}}}}}}\n{}",
+            route("HTTPRoute", "{name: g}", "", "{}")
+        ));
+        let accepted = |world: &World| told(world, Kind::HttpRoute, "Accepted")[0].0 == "True";
+        assert_eq!(accepted(&world), is_selected, "{selector}");
+        // An object without labels says no more.
+        world.put("{apiVersion: v1, kind: Namespace, metadata: {name: one}}");
+        assert_eq!(accepted(&world), is_selected, "{selector}");
+        if selector.contains("key: team, operator: DoesNotExist") {
+            world
+                .put("{apiVersion: v1, kind: Namespace, metadata: {name: one, labels: {team: b}}}");
+            assert!(!accepted(&world));
+        }
+    }
+}

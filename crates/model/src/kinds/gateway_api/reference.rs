@@ -219,7 +219,10 @@ pub enum SelectorOperator {
 }
 
 impl LabelSelector {
-    /// Whether an object with `labels` is selected; an empty selector selects everything.
+    /// Whether an object with `labels` is selected; an empty selector selects everything. One with a condition that lacks its
+    /// values, or has some where it takes none, is not valid and selects nothing.
+    ///
+    /// Kubernetes: apimachinery/pkg/apis/meta/v1 LabelSelectorAsSelector.
     pub fn matches(&self, labels: &Labels) -> bool {
         let labelled = |(key, value): (&Arc<str>, &Arc<str>)| labels.get(key) == Some(&**value);
         self.match_labels.iter().all(labelled)
@@ -231,11 +234,12 @@ impl SelectorRequirement {
     fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
         let listed = value.is_some_and(|value| self.values.iter().any(|v| **v == *value));
+        let bare = self.values.is_empty();
         match self.operator {
             SelectorOperator::In => listed,
-            SelectorOperator::NotIn => !listed,
-            SelectorOperator::Exists => value.is_some(),
-            SelectorOperator::DoesNotExist => value.is_none(),
+            SelectorOperator::NotIn => !listed && !bare,
+            SelectorOperator::Exists => value.is_some() && bare,
+            SelectorOperator::DoesNotExist => value.is_none() && bare,
         }
     }
 }
@@ -300,5 +304,15 @@ mod tests {
         assert!(!selector.matches(&labels(&[("a", "1"), ("b", "y"), ("c", "")])));
         assert!(!selector.matches(&labels(&[("a", "1"), ("b", "y"), ("d", "z")])));
         assert!(LabelSelector::default().matches(&labels(&[])));
+        for odd in [
+            r#"{"key": "a", "operator": "NotIn"}"#,
+            r#"{"key": "a", "operator": "In"}"#,
+            r#"{"key": "a", "operator": "DoesNotExist", "values": ["1"]}"#,
+            r#"{"key": "b", "operator": "Exists", "values": ["1"]}"#,
+        ] {
+            let odd = format!(r#"{{"matchExpressions": [{odd}]}}"#);
+            let selector: LabelSelector = serde_json::from_str(&odd).unwrap();
+            assert!(!selector.matches(&labels(&[("b", "1")])), "{odd}");
+        }
     }
 }
