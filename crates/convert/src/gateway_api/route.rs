@@ -3,11 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::kinds::gateway_api::{GrpcRoute, HttpRoute, Route, TcpRoute, TlsRoute, UdpRoute};
-<<<<<<< HEAD
-use model::{Age, Kind, ObjectKey};
-=======
-use model::{Kind, Namespace, ObjectKey, Timestamp};
->>>>>>> 76bf6493 (convert: selectors of namespaces take those without an object)
+use model::{Age, Kind, Namespace, ObjectKey};
 use store::index::ObjectIndex;
 
 use crate::reader::{Derive, Reader};
