@@ -123,24 +123,13 @@ fn convert(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> ServiceList {
             ..KubeAttributes::default()
         },
     };
-    let mut addresses = addresses(spec);
-    if !addresses.is_empty() {
-        let displaced = cx.query(&allocation::Displaced);
-        if let Some(refused) = displaced.refused(&meta.name) {
-            let is_refused = |address: &Arc<str>| {
-                let address = address.parse::<IpAddr>();
-                address.is_ok_and(|address| refused.contains_key(&address))
-            };
-            addresses.retain(|address| !is_refused(address));
-        }
-    }
+    let addresses = own_addresses(cx, entry);
     let mut services = Vec::with_capacity(spec.hosts.len() * addresses.len().max(1));
     for host in &spec.hosts {
         let service = Service {
             host: host.as_str().into(),
             name: host.as_str().into(),
             aliases: alias::aliases_of(cx, host),
-
             ..service.clone()
         };
         if spec.addresses.is_empty() {
@@ -160,6 +149,22 @@ fn convert(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> ServiceList {
         }));
     }
     services.into()
+}
+
+/// The addresses that an entry states, without those that were allocated to older entries of other namespaces.
+fn own_addresses(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> Vec<Arc<str>> {
+    let mut addresses = addresses(&entry.spec);
+    if addresses.is_empty() {
+        return addresses;
+    }
+    let displaced = cx.query(&allocation::Displaced);
+    if let Some(refused) = displaced.refused(&entry.meta.name) {
+        addresses.retain(|address| {
+            let address = address.parse::<IpAddr>();
+            !address.is_ok_and(|address| refused.contains_key(&address))
+        });
+    }
+    addresses
 }
 
 /// The labels of the object, with those that name the canonical service where that is asked for.

@@ -4,3 +4,4 @@ mod any_text;
 mod lists;
 mod parse;
 mod tables;
+mod templates;
