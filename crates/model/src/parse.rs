@@ -216,17 +216,10 @@ impl<'a> Reader<'a> {
                 self.syntax(error);
                 self.refused(document.line, None);
                 for (n, kinds) in outline::read(document.text).into_iter().enumerate() {
-                    if n > 0 {
-                        self.refused(document.line, None);
-                    }
-                    let closes = |(kind, node): (Kind, Node<'_>)| {
-                        self.close(&node, document.line, kind);
-                        self.parsed
-                            .documents
-                            .last()
-                            .is_some_and(|d| d.substitute.is_some())
-                    };
-                    kinds.into_iter().any(closes);
+                    kinds.into_iter().any(|(kind, node)| match n {
+                        0 => self.close(&node, document.line, kind),
+                        _ => self.add_closed(&node, document.line, kind),
+                    });
                 }
             }
             Ok(node) => self.node(node, document.line, document.duplicates),

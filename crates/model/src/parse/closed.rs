@@ -19,6 +19,7 @@ use super::{DEFAULT_NAMESPACE, Document, Reader, Remark, meta, read_kind};
 use crate::closed::{Closed, EVERY_SERVICE};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::kinds::{AnyObject, Kind};
+use crate::labels::Labels;
 use crate::object::{Meta, ObjectKey, ObjectName};
 
 /// A name that no certificate of a public authority is for.
@@ -337,7 +338,15 @@ impl Reader<'_> {
         substitutes: Substitutes<'_>,
         wrong: Option<&Diagnostic>,
     ) -> Option<AnyObject> {
-        let Substitutes { kind, meta, specs } = substitutes;
+        let Substitutes {
+            kind,
+            mut meta,
+            specs,
+        } = substitutes;
+        if kind == Kind::AuthorizationPolicy {
+            // One of them may say that the policy is a dry run, which is in question.
+            meta.annotations = Labels::default();
+        }
         let closed = Arc::new(Closed {
             path: wrong.map_or_else(Arc::default, |d| d.path.clone()),
             why: wrong.map_or_else(|| "it is not valid".into(), |d| d.message.clone()),
@@ -402,27 +411,33 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds the substitute of an object that is none of the documents, if it protects something.
-    fn add_closed(&mut self, node: &Node<'_>, line: u32, kind: Kind) {
+    /// Adds the substitute of an object that is none of the documents, if it protects something; whether it does.
+    pub(super) fn add_closed(&mut self, node: &Node<'_>, line: u32, kind: Kind) -> bool {
         let wrong = self.parsed.diagnostics.last();
-        if let Some(substitute) = self.substitute_unread(kind, node, line, wrong) {
-            self.parsed.documents.push(Document {
-                line,
-                key: Some(substitute.key()),
-                object: None,
-                substitute: Some(substitute),
-            });
-        }
+        let Some(substitute) = self.substitute_unread(kind, node, line, wrong) else {
+            return false;
+        };
+        self.parsed.documents.push(Document {
+            line,
+            key: Some(substitute.key()),
+            object: None,
+            substitute: Some(substitute),
+        });
+        true
     }
 
-    /// Gives the document that was just refused the substitute of an object of that kind.
-    pub(super) fn close(&mut self, node: &Node<'_>, line: u32, kind: Kind) {
+    /// Gives the document that was just refused the substitute of an object of that kind, if it protects something; whether it
+    /// does.
+    pub(super) fn close(&mut self, node: &Node<'_>, line: u32, kind: Kind) -> bool {
         let wrong = self.parsed.diagnostics.last();
         let substitute = self.substitute_unread(kind, node, line, wrong);
-        if let (Some(substitute), Some(document)) = (substitute, self.parsed.documents.last_mut()) {
-            document.key = Some(substitute.key());
-            document.substitute = Some(substitute);
-        }
+        let (Some(substitute), Some(document)) = (substitute, self.parsed.documents.last_mut())
+        else {
+            return false;
+        };
+        document.key = Some(substitute.key());
+        document.substitute = Some(substitute);
+        true
     }
 
     /// The metadata of an object without a name: it is called by where it stands.

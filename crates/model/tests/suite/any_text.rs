@@ -21,7 +21,7 @@ fn read(text: &str) -> Parsed {
     let refused = parsed
         .documents
         .iter()
-        .filter(|d| d.object.is_none())
+        .filter(|d| d.object.is_none() && d.substitute.is_none())
         .count();
     let errors = parsed
         .diagnostics

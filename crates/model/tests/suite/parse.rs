@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pilothouse_model::kinds::{Kinded, gateway_api, istio, kube};
 use pilothouse_model::parse::{Parsed, Validation, parse};
-use pilothouse_model::{Kind, Namespace, Object, Severity};
+use pilothouse_model::{Kind, Object, Severity};
 
 fn strict(text: &str) -> Parsed {
     parse(text, &Path::new("f.yaml").into(), Validation::Strict)

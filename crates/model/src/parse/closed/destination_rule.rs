@@ -116,11 +116,18 @@ fn may_be_tls(node: &Node<'_>, message: &MessageDescriptor) -> bool {
                     Kind::Message(within) if leads_on(&within) => may_be_tls(&entry.value, &within),
                     _ => false,
                 },
-                None => !is_harmless(&entry.key, &fields_of(message)) || mentions_tls(&entry.value),
+                None => is_like_tls(&entry.key, &fields_of(message)) || mentions_tls(&entry.value),
             }
         }),
         _ => false,
     }
+}
+
+/// Whether an unknown field is, by all appearances, one that says something of TLS. Others come with newer versions of the kind.
+fn is_like_tls(field: &str, known: &[String]) -> bool {
+    let near = nearest(field, known.iter().map(String::as_str));
+    near.is_some_and(|near| near != "host" && PROTECTING.contains(&near))
+        || field.to_ascii_lowercase().contains("tls")
 }
 
 /// Whether an unknown field is, by all appearances, one that says nothing of TLS.

@@ -46,17 +46,19 @@ fn refused(case: &Case) -> Vec<String> {
     found.map(shown).collect()
 }
 
-fn listener(case: &Case, name: &str) -> Value {
+fn listener(case: &Case, name: &str) -> Option<Value> {
     let set = case.world.set(&case.view, TypeUrl::Listener);
-    let listener = set.get(name).unwrap();
-    decode(TypeUrl::Listener.as_str(), &listener.body)
+    let listener = set.get(name)?;
+    Some(decode(TypeUrl::Listener.as_str(), &listener.body))
 }
 
-/// Whether the listener reads requests.
+/// Whether there is the listener, and it reads requests; without a rule that leads somewhere a server of TCP has none.
 fn reads_requests(case: &Case, name: &str) -> bool {
-    listener(case, name)
-        .to_string()
-        .contains("http_connection_manager.v3.HttpConnectionManager")
+    listener(case, name).is_some_and(|listener| {
+        listener
+            .to_string()
+            .contains("http_connection_manager.v3.HttpConnectionManager")
+    })
 }
 
 const HTTP: &str = "{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*.example.com']}";
