@@ -166,7 +166,7 @@ impl GatewayServer {
 /// The servers of one socket.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PortServers {
-    /// Places in [`MergedGateway::servers`], in order.
+    /// Places in [`MergedGateway::servers`], in the order in which their routes follow each other: the oldest Gateway first.
     pub servers: Vec<usize>,
     /// The route configuration of plain HTTP; that of a TLS server is its own.
     pub route: Arc<str>,

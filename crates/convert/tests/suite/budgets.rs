@@ -62,7 +62,8 @@ fn created(name: &str, namespace: &str, number: usize) -> String {
     )
 }
 
-const SERVICE: &str = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {ports: [{port: 80}]}}\n";
+const SERVICE: &str = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {ports: [{port: 80}]}}\n---\n\
+                       {apiVersion: v1, kind: Service, metadata: {name: web, namespace: other}, spec: {ports: [{port: 80}]}}\n";
 
 /// An Ingress of a host of its own with some paths; the greater its number the older.
 fn ingress(

@@ -20,7 +20,7 @@ use super::bind;
 use super::charge::gateway_is_over;
 use super::owned::Owners;
 use super::ports::Ports;
-use super::select::{Reached, Selected};
+use super::select::{Reached, Selected, Turn};
 use super::server::{is_http, is_passthrough, is_tls, may_be_quic, terminates_https};
 use super::{GatewayKey, GatewayServer, MergedGateway, PortServers, ServerPort};
 use crate::files;
@@ -42,6 +42,7 @@ pub(super) fn merge(
         ports: Ports::new(cx, &key.namespace),
         merged: MergedGateway::default(),
         authors: Vec::new(),
+        turns: Vec::new(),
         taken: BTreeSet::new(),
         plain: BTreeMap::new(),
         tls_hosts: BTreeMap::new(),
@@ -74,10 +75,27 @@ pub(super) fn merge(
         }
     }
     let Merging {
-        mut merged, ports, ..
+        mut merged,
+        ports,
+        turns,
+        ..
     } = merging;
     merged.refused.extend(ports.findings());
+    in_turn(&mut merged, &turns);
     merged
+}
+
+/// Puts the servers of each socket and route configuration in the order in which their routes follow each other. Who had which port
+/// and name is settled.
+fn in_turn(merged: &mut MergedGateway, turns: &[Turn]) {
+    let by_turn = |a: &usize, b: &usize| turns.get(*a).cmp(&turns.get(*b));
+    let ports = merged.by_port.values_mut().chain(merged.quic.values_mut());
+    for servers in ports.map(|port| &mut port.servers) {
+        servers.sort_by(by_turn);
+    }
+    for servers in merged.by_route.values_mut() {
+        servers.sort_by(by_turn);
+    }
 }
 
 /// A server without the hosts that belong to others, and a finding for each of these.
@@ -118,6 +136,8 @@ struct Merging<'a> {
     merged: MergedGateway,
     /// Who wrote each server.
     authors: Vec<ObjectKey>,
+    /// When it is the turn of each server's routes.
+    turns: Vec<Turn>,
     /// Port numbers in use.
     taken: BTreeSet<u16>,
     /// The socket of each port that carries no TLS.
@@ -156,6 +176,7 @@ impl Merging<'_> {
         self.merged.edge |= gateway.meta.is_edge();
         let at = self.merged.servers.len();
         self.authors.push(selected.author.key.clone());
+        self.turns.push(Turn::of(gateway));
         self.merged.servers.push(GatewayServer {
             server: Server {
                 hosts: hosts(&stated.hosts, gateway.namespace()),

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
+use model::derived::Semantics;
 use model::kinds::istio::Gateway;
-use model::object::{Object, ObjectKey};
+use model::object::{Object, ObjectKey, ObjectName};
 use model::protocol::Protocol;
-use model::{Kind, Namespace};
+use model::{Age, Kind, Name, Namespace};
 use proto_istio::networking::Server;
 use store::{Reads, Snapshot};
 
@@ -27,6 +28,34 @@ pub(super) struct Selected {
     pub(super) home: Home,
     /// How clients get to the proxy.
     pub(super) reached: Reached,
+}
+
+/// When it is the turn of the routes of a Gateway, among those that share a socket: the oldest first, whosever they are. What is made
+/// of Ingresses has no time, and comes before all that is written.
+///
+/// Istio: pilot/pkg/model/push_context.go initGateways, 1.32, whose ties go by name and then by namespace.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Turn {
+    created: Age,
+    name: Name,
+    namespace: Namespace,
+}
+
+impl Turn {
+    pub(super) fn of(gateway: &Object<Gateway>) -> Self {
+        let semantics = gateway.meta.derived.as_ref().map(|made| &made.semantics);
+        let ObjectName {
+            name, namespace, ..
+        } = &gateway.meta.name;
+        Self {
+            created: match semantics {
+                None | Some(Semantics::GatewayApi(_)) => gateway.meta.created,
+                Some(_) => Age::First,
+            },
+            name: name.clone(),
+            namespace: namespace.clone(),
+        }
+    }
 }
 
 /// Whose a Gateway is, seen from a proxy that it selects: in this order they take its ports and hosts.
@@ -107,7 +136,11 @@ pub(super) fn select(cx: &Cx<'_, Snapshot>, key: &GatewayKey) -> Vec<Selected> {
             .then(|| Selected::new(cx, gateway, key, Reached::Anyhow(key.instances.to_vec())))
     });
     let mut selected: Vec<Selected> = selected.collect();
-    selected.sort_by_key(|selected| selected.home);
+    // Of one age, whoever wrote them counts, wherever what is made of it stands.
+    selected.sort_by(|a, b| {
+        let (one, other) = (a.gateway.meta.created, b.gateway.meta.created);
+        (a.home, one, a.author.namespace()).cmp(&(b.home, other, b.author.namespace()))
+    });
     if features.strict_gateway_merging {
         keep_apart(selected)
     } else {
