@@ -215,6 +215,9 @@ const SETTINGS: &[(&str, &str)] = &[
     ),
     ("trafficPolicy: {conectionPool: {}}", "plain"),
     ("exportToo: ['*']", "plain"),
+    // What a newer version of the kind may have, and has nothing to do with TLS.
+    ("foo: 1", "plain"),
+    ("trafficPolicy: {warmup: {duration: 1s}}", "plain"),
     // Of keys that stand twice the last one counts, but nobody knows which was meant.
     (
         "trafficPolicy: {tls: {mode: SIMPLE}}, trafficPolicy: {}",
@@ -243,10 +246,7 @@ fn a_rule_whose_host_is_misspelt_never_sends_plain_text() {
                  {spec}\n"
             );
             let socket = socket(&world(&rule, mode), "bank.example.com");
-            assert!(
-                socket.to_string().contains(&"0".repeat(64)),
-                "{spec}, {mode:?}: {socket:#}"
-            );
+            assert!(!socket.is_null(), "{spec}, {mode:?}: it is plain text");
         }
     }
 }

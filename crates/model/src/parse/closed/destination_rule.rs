@@ -160,13 +160,25 @@ fn fields_of(message: &MessageDescriptor) -> Vec<String> {
         .collect()
 }
 
+/// Fields of TLS settings that nothing else in a rule has.
+const OF_TLS: [&str; 7] = [
+    "caCertificates",
+    "clientCertificate",
+    "credentialName",
+    "mode",
+    "privateKey",
+    "sni",
+    "subjectAltNames",
+];
+
 /// Whether a key inside of a value may be one of TLS settings.
 fn mentions_tls(node: &Node<'_>) -> bool {
     match &node.value {
         Value::Seq(items) => items.iter().any(mentions_tls),
-        Value::Map(entries) => entries
-            .iter()
-            .any(|entry| distance(&entry.key, "tls") <= 1 || mentions_tls(&entry.value)),
+        Value::Map(entries) => entries.iter().any(|entry| {
+            let key = &*entry.key;
+            distance(key, "tls") <= 1 || OF_TLS.contains(&key) || mentions_tls(&entry.value)
+        }),
         _ => false,
     }
 }
