@@ -396,8 +396,8 @@ impl Reader<'_> {
                 kind,
                 name: raw.name,
             });
-            let there = self.parsed.documents.iter().filter_map(|d| d.key.as_ref());
-            if other.is_none() || other.as_ref() == key || there.last() == other.as_ref() {
+            let mut there = self.parsed.documents.iter().filter_map(|d| d.key.as_ref());
+            if other.is_none() || other.as_ref() == key || there.next_back() == other.as_ref() {
                 continue;
             }
             self.add_closed(reading, line, kind);
