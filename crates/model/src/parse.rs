@@ -21,6 +21,7 @@ mod node;
 mod outline;
 mod readings;
 mod scalar;
+mod secret;
 mod template;
 mod tree;
 mod yaml;
@@ -274,8 +275,14 @@ impl<'a> Reader<'a> {
         {
             return self.list(node, line, item_kind, &api_version, twice);
         }
+        if kind.eq_ignore_ascii_case("List") {
+            return self.list_in_other_letters(&node, line, &kind);
+        }
         match Kind::find(group, &kind) {
-            None => self.not_read(&node, line, group, &kind),
+            None => {
+                self.not_read(&node, line, group, &kind);
+                self.close_earlier(&node, line, twice);
+            }
             Some(found) if !found.versions().contains(&version) => {
                 let served = found.versions().join(", ");
                 let message = format!("{kind} of {group} has no version {version:?}");
@@ -303,7 +310,8 @@ impl<'a> Reader<'a> {
                 nearest::distance(group, known.group()),
             );
             // A short name is near to everything, and other groups have kinds of the same name by right.
-            (kinds == 1 && groups == 0 && kind.len() > 4)
+            (kinds == 0 && groups == 0)
+                || (kinds == 1 && groups == 0 && kind.len() > 4)
                 || (kinds == 2 && groups == 0 && kind.len() > 7)
                 || (kinds == 0 && matches!(groups, 1 | 2) && group.len() > 7)
                 || (kinds == 0 && group.ends_with(ISTIO) && known.group().ends_with(ISTIO))
@@ -372,7 +380,10 @@ impl<'a> Reader<'a> {
         let unread = |f: &Finding| protects && closed::leaves_unread(kind, f);
         let refused = self.refuses(&findings, &remarks)
             || self.validation == Validation::Warn && findings.iter().any(unread);
-        let found = self.told(findings, remarks, key.as_ref(), line, unread);
+        let mut found = self.told(findings, remarks, key.as_ref(), line, unread);
+        if kind == Kind::Secret {
+            secret::hush(&mut found);
+        }
         let object = object.filter(|_| !refused);
         let wrong = found.iter().find(|d| d.severity == Severity::Error);
         let substitute = substitutes

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::check::{Fault, Finding};
 use super::node::{Entry, Node, Path, Span, Step, Value};
-use super::{DEFAULT_NAMESPACE, Document, Reader, Remark, meta, read_kind};
+use super::{DEFAULT_NAMESPACE, Document, Reader, Remark, code, meta, read_kind, readings, yaml};
 use crate::closed::{Closed, EVERY_SERVICE};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::kinds::{AnyObject, Kind};
@@ -378,6 +378,28 @@ impl Reader<'_> {
         let meta = raw.map(|raw| self.meta(raw, line));
         let substitutes = self.substitutes(kind, std::iter::once(document), meta.as_ref(), line)?;
         self.substitute(substitutes, wrong)
+    }
+
+    /// Closes what a document that is not read would be for who reads the first of two kinds or versions.
+    pub(super) fn close_earlier<'n>(
+        &mut self,
+        node: &Node<'n>,
+        line: u32,
+        mut twice: Vec<yaml::Duplicate<'n>>,
+    ) {
+        twice.retain(|duplicate| match duplicate.path.0.as_slice() {
+            [Step::Field(field)] => matches!(&**field, "apiVersion" | "kind"),
+            _ => false,
+        });
+        for duplicate in &twice {
+            let at = Node {
+                value: Value::Null,
+                span: duplicate.span,
+            };
+            self.refuse(&at, line, code::DUPLICATE_KEY, duplicate.message(), None);
+        }
+        let readings = readings::of(node, twice);
+        self.close_others(&readings, line, None);
     }
 
     /// Closes what a document would be for who reads the first of keys that stand twice, if that is another object.

@@ -54,6 +54,17 @@ impl Reader<'_> {
         }
     }
 
+    /// Refuses a list whose kind is written in other letters, and closes what its items are to protect.
+    pub(super) fn list_in_other_letters(&mut self, node: &Node<'_>, line: u32, kind: &str) {
+        let message = format!("unknown kind {kind:?}");
+        let help = Some("did you mean List?".to_owned());
+        let at = node.get("kind").unwrap_or(node);
+        self.refuse(at, line, code::UNKNOWN_KIND, message, help);
+        if let Some(items) = node.get("items") {
+            self.close_items(items, "", "");
+        }
+    }
+
     fn items<'n>(
         &mut self,
         items: Vec<Node<'n>>,

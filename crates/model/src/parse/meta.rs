@@ -8,6 +8,7 @@ use crate::labels::Labels;
 use crate::object::{Maker, ObjectName, Timestamp};
 
 use super::check::{Fault, Finding};
+use super::nearest::distance;
 use super::node::{Node, Path, Value};
 
 /// What a manifest says of the object itself.
@@ -85,9 +86,11 @@ pub(super) fn read(
         Scope::Namespaced if namespace.is_empty() => default_namespace,
         Scope::Namespaced => &namespace,
     };
+    let misspelt = misspelt(metadata, &path);
     let mut pairs = |field: &str| pairs(metadata, field, &path, &mut report);
     let (labels, annotations) = (pairs("labels"), pairs("annotations"));
     check_names(kind, metadata, [&name, namespace], &path, findings);
+    findings.extend(misspelt);
     Some(RawMeta {
         labels,
         annotations,
@@ -98,6 +101,29 @@ pub(super) fn read(
         resource_version,
         generation: metadata.get("generation").map_or(0, generation),
     })
+}
+
+/// Fields that are not known, and are near to one that says what an object is or does. Others may come from newer versions.
+fn misspelt(metadata: &Node<'_>, path: &Path) -> Vec<Finding> {
+    const FIELDS: [&str; 4] = ["annotations", "labels", "name", "namespace"];
+    let entries = metadata.entries().unwrap_or_default().iter();
+    let near = |key: &str| {
+        let is_near = |field: &&str| distance(key, field) <= if field.len() > 4 { 2 } else { 1 };
+        FIELDS.into_iter().find(is_near)
+    };
+    let unknown = entries.filter(|entry| !FIELDS.contains(&&*entry.key));
+    unknown
+        .filter_map(|entry| {
+            let field = near(&entry.key)?;
+            Some(Finding {
+                fault: Fault::UnknownField,
+                path: path.with(&entry.key),
+                span: entry.at,
+                message: format!("unknown field `{}`", entry.key),
+                help: Some(format!("did you mean `{field}`?")),
+            })
+        })
+        .collect()
 }
 
 /// Written by an API alone: what is no number tells nothing.

@@ -2,6 +2,7 @@
 
 mod any_text;
 mod lists;
+mod misspelt;
 mod parse;
 mod tables;
 mod templates;
