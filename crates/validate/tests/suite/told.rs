@@ -114,7 +114,8 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
         "type: kubernetes.io/tls, data: {tls.crt: YQ==, 'a b': YQ==}, stringdata: {}",
         &[
             "! data[\"tls.key\"]: the type kubernetes.io/tls needs it",
-            "! data[\"a b\"]: \"a b\" is no key: it needs letters, digits, -, _ and ., and at most 253 of them",
+            // Of a Secret nothing is quoted; the path has the key.
+            "! data[\"a b\"]: (not shown) is no key: it needs letters, digits, -, _ and ., and at most 253 of them",
             "~ stringdata: unknown field `stringdata`, which has no effect (did you mean `stringData`?)",
         ],
     ),
