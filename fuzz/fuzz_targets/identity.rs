@@ -6,8 +6,9 @@ use std::sync::{Arc, LazyLock};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use identity::{
-    Authenticator, Authenticators, ClientCertificate, Clusters, Domains, ForwardedCertificates,
-    IdTokens, KubernetesTokens, Observer, Refusal, Reviewer, Source, TrustDomains, parse_xfcc,
+    Authenticator, Authenticators, Claimant, ClientCertificate, Clusters, Domains,
+    ForwardedCertificates, IdTokens, KubernetesTokens, Observer, Refusal, Reviewer, Source,
+    TrustDomains, parse_xfcc,
 };
 use libfuzzer_sys::fuzz_target;
 use rustls_pki_types::CertificateDer;
@@ -25,7 +26,8 @@ impl Clusters for Nobody {
 impl Observer for Nobody {
     fn proven(&self, _: &'static str) {}
 
-    fn refused(&self, refusal: &Refusal) {
+    fn refused(&self, refusal: &Refusal, claimant: &Claimant) {
+        assert!(claimant.claims.len() <= 200 && claimant.claims.is_ascii());
         // A detail is a line of a log, however long what it is about.
         assert!(refusal.detail.len() < 4096);
     }
