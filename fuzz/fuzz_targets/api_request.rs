@@ -1,4 +1,4 @@
-//! Whatever a client of the Kubernetes API may send, read: paths, queries, selectors, protobuf, managed fields, definitions.
+//! Whatever a client of the Kubernetes API may send, read: paths, queries, selectors, bodies, managed fields, definitions.
 #![no_main]
 
 use apiserver::api::{Query, Target};
@@ -6,10 +6,19 @@ use apiserver::fields::Set;
 use apiserver::selector::Selector;
 use apiserver::{protobuf, resource, schema};
 use libfuzzer_sys::fuzz_target;
+use model::parse::{decode_json, decode_yaml};
 
 fuzz_target!(|data: &[u8]| {
     let _ = protobuf::decode(data);
     let _ = protobuf::decode(&[b"k8s\0", data].concat());
+    // A body of JSON is what it is to everybody else, and written anew it has no duplicate fields.
+    let read = decode_json(data).ok();
+    let plain = serde_json::from_slice::<serde_json::Value>(data).ok();
+    assert_eq!(read.as_ref().map(|read| &read.value), plain.as_ref());
+    if let Some(read) = read {
+        let again = decode_json(read.value.to_string().as_bytes());
+        assert!(again.is_ok_and(|again| again.duplicates.is_empty()));
+    }
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
@@ -35,7 +44,9 @@ fuzz_target!(|data: &[u8]| {
         schema::default(&mut object, Some(&json));
         let _ = schema::check(&object, Some(&json), &schema::Patterns::default());
     }
-    for document in model::parse::to_json(text) {
-        let _ = document;
+    for document in decode_yaml(text).into_iter().flatten() {
+        for key in &document.duplicates {
+            let _ = format!("{}: {}", key.path, key.message());
+        }
     }
 });

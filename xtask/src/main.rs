@@ -6,6 +6,7 @@ mod code;
 mod cycles;
 mod dependencies;
 mod differences;
+mod doctests;
 mod orphans;
 mod purity;
 mod reference;
@@ -104,6 +105,31 @@ const GRAPH: &[(&str, &[&str])] = &[
     ("disk", &[]),
     ("fetch", &["disk", "model"]),
     ("source-api", &["model"]),
+    ("mcp", &["model", "proto-istio"]),
+    (
+        "export",
+        &[
+            "mcp",
+            "model",
+            "store",
+            "incr",
+            "mesh",
+            "policy",
+            "proto-istio",
+        ],
+    ),
+    (
+        "mcp-client",
+        &[
+            "client",
+            "disk",
+            "mcp",
+            "model",
+            "proto-envoy",
+            "proto-istio",
+            "source-api",
+        ],
+    ),
     (
         "sources",
         &["disk", "fetch", "model", "source-api", "validate"],
@@ -165,12 +191,16 @@ const GRAPH: &[(&str, &[&str])] = &[
             "fetch",
             "identity",
             "kubernetes",
+            "mcp",
+            "mcp-client",
             "writeback",
             "registration",
             "registries",
             "analysis",
             "convert",
             "explain",
+            "export",
+            "mcp",
             "model",
             "store",
             "incr",
@@ -302,6 +332,7 @@ fn tidy() -> anyhow::Result<()> {
     let mut faults = graph(&metadata);
     faults.extend(dependencies::unlisted(root()?, &metadata)?);
     faults.extend(purity::faults(root()?)?);
+    faults.extend(doctests::faults(root()?, &metadata)?);
     faults.extend(sizes::faults(root()?)?);
     faults.extend(orphans::faults(root()?)?);
     faults.extend(cycles::of_modules(root()?, purity::GENERATION)?);

@@ -6,7 +6,8 @@ use std::path::Path;
 use crate::code::{Code, from_root};
 
 /// The crates of generation.
-pub(crate) const GENERATION: &[&str] = &["convert", "mesh", "policy", "xlate", "analysis"];
+pub(crate) const GENERATION: &[&str] =
+    &["convert", "mesh", "policy", "xlate", "analysis", "export"];
 
 /// Modules of the standard library of which only these may be named.
 const RESTRICTED: &[(&str, &[&str], &str)] = &[

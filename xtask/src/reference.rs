@@ -270,6 +270,7 @@ fn pages(
         "crates/model/src/parse.rs",
         "crates/sources/src/folder.rs",
         "crates/mesh/src/finding.rs",
+        "crates/convert/src/outcome.rs",
         "crates/server/src/shadows.rs",
     ];
     let constants = constants.into_iter().map(read);

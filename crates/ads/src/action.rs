@@ -6,6 +6,7 @@ use xds::TypeUrl;
 
 use crate::content::Content;
 use crate::names::Selection;
+use crate::request::Request;
 use crate::status::Status;
 
 /// One thing for the adapter to do.
@@ -13,6 +14,8 @@ use crate::status::Status;
 pub enum Action {
     /// Send a response.
     Send(Response),
+    /// Pass the request to the handlers of types that no view has.
+    Extra(Box<Request>),
     /// Tell whoever watches.
     Event(Event),
     /// End the stream; nothing follows.
@@ -77,10 +80,5 @@ pub enum Event {
         healthy: bool,
         /// Why not; empty if it is.
         message: String,
-    },
-    /// A request was for a type that is not served, and was ignored, as istiod does.
-    UnknownType {
-        /// The type as it was written.
-        type_url: String,
     },
 }

@@ -8,6 +8,7 @@
 //! endpoint assignment is named after its cluster.
 
 mod action;
+mod answer;
 mod budget;
 mod change;
 mod content;
@@ -19,10 +20,12 @@ mod request;
 pub mod server;
 mod status;
 mod stream;
+mod unserved;
 pub mod wake;
 mod watch;
 
 pub use action::{Action, Event, Response};
+pub use answer::{Answer, Entry};
 pub use budget::{Account, Budget};
 pub use content::{Content, Item};
 pub use fanout::Fanout;

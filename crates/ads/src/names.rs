@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 
 use foldhash::SharedSeed;
 use foldhash::quality::SeedableRandomState;
+use xds::Resource;
 
 use crate::budget::{Account, Charge};
 use crate::status::Status;
@@ -269,6 +270,17 @@ impl Selection {
     /// Whether a resource of that name is asked for.
     pub fn selects(&self, name: &str) -> bool {
         self.wildcard || self.names.contains(name)
+    }
+
+    /// Whether the subscription matches a resource: by name, by alias or by wildcard.
+    pub fn takes(&self, resource: &Resource) -> bool {
+        let Some(rule) = resource.subscription_rule() else {
+            return self.selects(&resource.name);
+        };
+        let named = |name: &str| self.names.contains(name);
+        self.wildcard && rule.wildcard
+            || named(&resource.name)
+            || rule.alias.as_deref().is_some_and(named)
     }
 
     /// Whether nothing is asked for.

@@ -9,6 +9,7 @@ mod client;
 mod connection;
 mod descriptors;
 mod discovery;
+mod extra;
 mod frames;
 mod intake;
 mod link;
@@ -34,10 +35,11 @@ use tokio_util::sync::CancellationToken;
 
 pub use client::{Client, Proven};
 pub use descriptors::raise_descriptor_limit;
+pub use extra::{Asker, ExtraStream, ExtraTypes};
 pub use frames::{Frames, frame};
 pub use listener::{Door, listen, serve};
 pub use mounted::{Reply, Requests};
-pub use response::{end, trailers_only, unary};
+pub use response::{end, streamed, trailers_only, unary};
 pub use secure::{Current, HandshakeError, Secure, Tls, TlsError};
 pub use subscriber::{Incident, Join, Session, Subscriber, Subscription, Work};
 
@@ -87,6 +89,8 @@ pub struct Options {
     pub keepalive_interval: Duration,
     /// A ping must be answered within this time, and a quarter of it more in which the server runs.
     pub keepalive_timeout: Duration,
+    /// A connection is told to end after about this time, so that clients spread over all servers again; none may stay.
+    pub max_connection_age: Option<Duration>,
     /// A client must answer a response within this time (up to a quarter more), or its connection is closed. Long: an
     /// Envoy is silent while it works through a large configuration. The dead are found by pings.
     pub answer_timeout: Duration,
@@ -118,6 +122,7 @@ impl Default for Options {
             admission_wait: Duration::from_secs(5),
             keepalive_interval: Duration::from_secs(30),
             keepalive_timeout: Duration::from_secs(10),
+            max_connection_age: None,
             answer_timeout: Duration::from_secs(300),
             patience: Duration::from_secs(1),
             drain_timeout: Duration::from_secs(5),
@@ -158,6 +163,7 @@ pub struct Server {
     deadlines: Deadlines,
     streams: AtomicUsize,
     mounts: BTreeMap<String, Arc<dyn Mount>>,
+    extra: Arc<[Arc<dyn ExtraTypes>]>,
     workers: Workers,
 }
 
@@ -174,6 +180,7 @@ impl Server {
             ticks(options.keepalive_interval),
             ticks(options.keepalive_timeout),
         );
+        let oldest = options.max_connection_age.map(|age| ticks(age).max(1));
         let workers = Workers::start(&options, &fanout)?;
         let connections = options.max_connections.min(descriptors::room());
         let of_one_address = match options.max_connections_per_address {
@@ -209,9 +216,10 @@ impl Server {
             budget: Budget::new(options.max_names_memory),
             options,
             fanout,
-            links: Links::new(keep_alive),
+            links: Links::new(keep_alive, oldest),
             streams: AtomicUsize::new(0),
             mounts: BTreeMap::new(),
+            extra: Arc::default(),
         })
     }
 
@@ -219,6 +227,13 @@ impl Server {
     #[must_use]
     pub fn mount(mut self, service: impl Into<String>, mount: Arc<dyn Mount>) -> Self {
         self.mounts.insert(service.into(), mount);
+        self
+    }
+
+    /// Adds types beside those of a view. Of several that serve a type the first answers.
+    #[must_use]
+    pub fn extra(mut self, types: Arc<dyn ExtraTypes>) -> Self {
+        self.extra = self.extra.iter().cloned().chain([types]).collect();
         self
     }
 }

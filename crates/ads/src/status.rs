@@ -15,6 +15,8 @@ pub enum Code {
     InvalidArgument = 3,
     /// A time limit passed.
     DeadlineExceeded = 4,
+    /// There is nothing of that name.
+    NotFound = 5,
     /// Known to the server, not allowed to this client.
     PermissionDenied = 7,
     /// A limit of the server.

@@ -130,9 +130,7 @@ impl Stream {
             })];
         }
         let Some(ty) = TypeUrl::parse(&request.type_url) else {
-            return vec![Action::Event(Event::UnknownType {
-                type_url: request.type_url,
-            })];
+            return vec![Action::Extra(Box::new(request))];
         };
         let mut out = Vec::new();
         self.asking = self.answered(ty, &request, &mut out)
@@ -427,7 +425,7 @@ impl Stream {
             .iter()
             .map(|(r, _)| r)
             .chain(&change.removed)
-            .any(|r| watch.selection.selects(&r.name))
+            .any(|r| watch.selection.takes(r))
     }
 
     /// Whether pushes of the type wait for clusters.
@@ -468,7 +466,7 @@ impl Stream {
                 change
                     .changed
                     .iter()
-                    .any(|(r, new)| *new && watch.selection.selects(&r.name))
+                    .any(|(r, new)| *new && watch.selection.takes(r))
             }
             _ => false,
         }

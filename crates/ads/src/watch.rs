@@ -172,7 +172,8 @@ impl Watch {
         let selection = &self.selection;
         self.notes.retain(|name, note| match note {
             Note::Rejected(version) => {
-                selection.selects(name) && target.get(name).is_some_and(|r| r.version == version)
+                let resource = target.get(name);
+                resource.is_some_and(|r| r.version == version && selection.takes(r))
             }
             Note::Asked | Note::Has(_) => false,
         });
@@ -212,7 +213,7 @@ impl Watch {
         {
             let touches = change.as_ref().is_some_and(|c| {
                 let mut all = c.changed.iter().map(|(r, _)| r).chain(&c.removed);
-                all.any(|r| self.selection.selects(&r.name))
+                all.any(|r| self.selection.takes(r))
             });
             if !touches {
                 plan.version = stated;
@@ -221,11 +222,7 @@ impl Watch {
         }
         plan.work = setting.target.len() as u64;
         let mut items = Vec::new();
-        for resource in setting
-            .target
-            .iter()
-            .filter(|r| self.selection.selects(&r.name))
-        {
+        for resource in setting.target.iter().filter(|r| self.selection.takes(r)) {
             let resource = match self.notes.get(&resource.name) {
                 // The last good one in its place: leaving it out would delete it.
                 Some(Note::Rejected(v)) if *v == resource.version => {
@@ -250,7 +247,7 @@ impl Watch {
                     let mine = change
                         .changed
                         .iter()
-                        .filter(|(r, _)| self.selection.selects(&r.name));
+                        .filter(|(r, _)| self.selection.takes(r));
                     mine.map(|(r, new)| (Arc::clone(&r.name), *new)).collect()
                 }
                 (Some(_), None) => Vec::new(),

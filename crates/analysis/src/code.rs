@@ -95,6 +95,11 @@ codes! {
     LISTENER_NOT_SERVED = "PIL0113" Error "ListenerNotServed" "A listener says what is not supported, or refers to what cannot be used.";
     CLASS_NOT_FOUND = "PIL0114" Error "GatewayClassNotFound" "The class of a Gateway does not exist, so nobody serves it.";
     NO_SECRET_VALUE = "PIL0116" Error "NoSecretValue" "A value of a Secret is not there, or the object or a proxy may not have it.";
+    NO_ENDPOINTS = "PIL0117" Warning "NoEndpoints" "A Service that an Ingress or a route leads to has no endpoints.";
+    HIDDEN_SUBSET = "PIL0118" Error "HiddenSubset" "A DestinationRule hides a subset from its namespace, whose requests get 503.";
+    LITERAL_STAR = "PIL0119" Warning "LiteralStar" "A `*` in the middle of a pattern is matched literally.";
+    PLAINTEXT_TO_STRICT = "PIL0120" Warning "PlaintextToStrict" "Clients send plaintext to workloads that take mutual TLS only.";
+    HOST_WITHOUT_SERVICE = "PIL0121" Warning "HostWithoutService" "A rule for sidecars is for a host that no service has, and takes none of its requests.";
     GRANT_UNUSED = "PIL0115" Info "GrantUnused" "A ReferenceGrant allows what nothing asks for.";
 }
 

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use model::{Kind, Namespace, ObjectName};
+use model::budget::most_served;
+use model::{Kind, Meta, Namespace, ObjectName};
 use store::snapshot::Stored;
 use store::{Reads, Snapshot};
 
@@ -60,7 +61,7 @@ macro_rules! by_kind {
         }
 
         fn names_of(cx: &Cx<'_, Snapshot>, kind: Kind, namespace: &Namespace) -> Vec<ObjectName> {
-            match kind { $(Kind::$variant => cx.names_in::<$spec>(namespace)),+ }
+            match kind { $(Kind::$variant => oldest_in::<$spec>(cx, namespace)),+ }
         }
 
         fn analyze(cx: &Cx<'_, Snapshot>, kind: Kind, name: &ObjectName, found: &mut Vec<Finding>) {
@@ -71,14 +72,33 @@ macro_rules! by_kind {
 
 model::for_each_kind!(by_kind);
 
+/// The names of the objects of a kind in a namespace, sorted: of very many the oldest ones, as many as the budget of the namespace
+/// has room for. Generation makes nothing of the rest and says so, and nothing is remembered of each.
+fn oldest_in<T: Stored>(cx: &Cx<'_, Snapshot>, namespace: &Namespace) -> Vec<ObjectName> {
+    let names = cx.names_in::<T>(namespace);
+    let budget = cx.settings().features.namespace_budget.bytes();
+    let most = most_served(T::KIND, budget);
+    if names.len() <= most {
+        return names;
+    }
+    let mut all = cx.list_in::<T>(namespace);
+    all.sort_by(|a, b| a.cmp_age(b));
+    all.truncate(most);
+    let mut names: Vec<ObjectName> = all.iter().map(|object| object.meta.name.clone()).collect();
+    names.sort();
+    names
+}
+
 fn analyze_one<T: Analyzed + Stored>(
     cx: &Cx<'_, Snapshot>,
     name: &ObjectName,
     found: &mut Vec<Finding>,
 ) {
-    // What is wrong with an object made of Gateways and routes is found in these, and told by their statuses.
+    // What is wrong with an object made of Gateways and routes is found in these, and told by their statuses. What takes the place
+    // of an object that was rejected says what nobody has written.
     let written = cx.get::<T>(name);
-    if let Some(object) = written.filter(|object| object.meta.gateway_api().is_none()) {
+    let is_written = |meta: &Meta| meta.gateway_api().is_none() && meta.closed.is_none();
+    if let Some(object) = written.filter(|object| is_written(&object.meta)) {
         for ObjectAnalyzer { name, check } in T::ANALYZERS {
             check(cx, &object, &mut Report::new(name, found));
         }

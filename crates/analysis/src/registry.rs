@@ -10,9 +10,10 @@ use store::{Reads, Snapshot};
 
 use crate::analyzers::{
     annotations, attachment, authentication, authorization, conditions, deployment, deprecation,
-    destination_rule, envoy_filter, external_control_plane, gateway, gateway_conflict, grant,
-    higress, ingress, injection, kube_gateway, mesh_networks, multicluster, policy, route, service,
-    service_entry, shared_host, sidecar, telemetry, virtual_service, webhook,
+    destination_rule, endpoints, envoy_filter, external_control_plane, gateway, gateway_conflict,
+    grant, higress, ingress, injection, kube_gateway, mesh_networks, multicluster,
+    peer_authentication, policy, route, service, service_entry, shared_host, sidecar, telemetry,
+    virtual_service, webhook,
 };
 use crate::finding::Report;
 
@@ -51,11 +52,14 @@ object_analyzers! {
         "virtualservice.GatewayAnalyzer" => virtual_service::gateways::check,
         "virtualservice.JWTClaimRouteAnalyzer" => virtual_service::claims::check,
         "pilothouse.HiddenRule" => virtual_service::hidden::check,
+        "pilothouse.HostWithoutService" => virtual_service::without_service::check,
         "pilothouse.Reference" => virtual_service::delegates::check,
+        "pilothouse.Reference" => virtual_service::destinations::below_wildcards,
     ],
     istio::DestinationRule: [
         "destinationrule.CaCertificateAnalyzer" => destination_rule::ca_certificates,
         "destinationrule.SubsetSelectPodAnalyzer" => destination_rule::subsets,
+        "pilothouse.HiddenSubset" => destination_rule::hidden::check,
         "pilothouse.Reference" => destination_rule::references,
         "pilothouse.SelectsNothing" => policy::destination_rule,
     ],
@@ -80,9 +84,13 @@ object_analyzers! {
         "auth.AuthorizationPoliciesAnalyzer" => authorization::check,
         "conditions.ConditionAnalyzer" => conditions::authorization_policy,
         "k8sgateway.SelectorAnalyzer" => kube_gateway::authorization_policy,
+        "pilothouse.Pattern" => authorization::patterns,
         "pilothouse.Reference" => policy::authorization_policy_targets,
     ],
-    istio::PeerAuthentication: ["pilothouse.SelectsNothing" => policy::peer_authentication],
+    istio::PeerAuthentication: [
+        "pilothouse.MutualTls" => peer_authentication::check,
+        "pilothouse.SelectsNothing" => policy::peer_authentication,
+    ],
     istio::RequestAuthentication: [
         "k8sgateway.SelectorAnalyzer" => kube_gateway::request_authentication,
         "pilothouse.SelectsNothing" => policy::request_authentication,
@@ -108,6 +116,7 @@ object_analyzers! {
         "annotations.AlphaAnalyzer" => annotations::alpha_service,
         "conditions.ConditionAnalyzer" => conditions::service,
         "service.PortNameAnalyzer" => service::port_names,
+        "pilothouse.Endpoints" => endpoints::check,
     ],
     kube::EndpointSlice: [],
     kube::Pod: [
@@ -339,10 +348,30 @@ pub const DESCRIPTIONS: &[(&str, &str)] = &[
         "pilothouse.Attachment",
         "routes and listeners of the Gateway API that are not served, and why",
     ),
+    (
+        "pilothouse.Endpoints",
+        "Services without endpoints that Ingresses and routes lead to",
+    ),
     ("pilothouse.Grant", "ReferenceGrants that nothing uses"),
     (
         "pilothouse.HiddenRule",
         "rules of a VirtualService that an earlier rule hides",
+    ),
+    (
+        "pilothouse.HiddenSubset",
+        "subsets that a DestinationRule hides from its namespace",
+    ),
+    (
+        "pilothouse.HostWithoutService",
+        "rules for sidecars whose hosts no service has",
+    ),
+    (
+        "pilothouse.MutualTls",
+        "workloads that ask for mutual TLS which clients do not speak",
+    ),
+    (
+        "pilothouse.Pattern",
+        "patterns of authorization policies that match nothing",
     ),
     (
         "pilothouse.Reference",

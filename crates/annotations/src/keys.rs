@@ -1,5 +1,7 @@
 //! How annotations are called.
 
+use model::parse::distance;
+
 use crate::spec::{self, Spec};
 
 /// The prefix of ingress-nginx, which is read first.
@@ -79,6 +81,22 @@ pub(crate) const OF_CONSOLES: &[&str] = &[
     "internal",
     "resource-definer",
 ];
+
+/// The most letters that are wrong in what counts as a misspelt name.
+const MOST_WRONG: usize = 2;
+
+/// The annotation that protects and that somebody most likely meant who wrote a name that is not known.
+pub(crate) fn meant(name: &str) -> Option<&'static str> {
+    if name == "blacklist-source-range" {
+        return Some("denylist-source-range");
+    }
+    let names = PROTECTING.iter().copied();
+    names
+        .map(|known| (distance(name, known), known))
+        .min()
+        .filter(|(distance, _)| *distance <= MOST_WRONG)
+        .map(|(_, known)| known)
+}
 
 /// An annotation's key, taken apart.
 #[derive(Clone, Copy, Debug)]

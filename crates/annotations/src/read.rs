@@ -8,6 +8,7 @@ mod client;
 mod cors;
 mod external;
 mod firewall;
+mod front;
 mod headers;
 mod limit;
 mod matching;
@@ -39,6 +40,7 @@ use model::Labels;
 /// | `session-cookie-name` without `affinity` | nothing | turns the cookie on |
 /// | `upstream-hash-by: $http_a_b` | the header `a-b` | the header `a_b` |
 /// | `cors-allow-origin: *` | without credentials | with credentials |
+/// | headers with underscores | dropped | pass |
 /// | `cors-allow-headers`, not stated | nginx's list | Higress's list |
 pub fn read(annotations: &Labels, dialect: Dialect, defaults: &Defaults) -> Annotations {
     let mut reader = Reader::new(annotations, dialect, defaults);
@@ -60,6 +62,7 @@ pub fn options(defaults: &Defaults) -> Vec<Note> {
 
 fn gather(r: &mut Reader<'_>) -> Annotations {
     firewall::check(r);
+    front::check(r);
     stream::check(r);
     let mut read = Annotations {
         canary: canary::read(r),

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use model::edge::Front;
+use model::kinds::kube::misspelt_prefix;
 use model::{Labels, Severity};
 
 use crate::keys::{HIGRESS, OF_CONSOLES, PROTECTING, PROTECTING_OPTIONS};
@@ -147,6 +149,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// What options say of what stands before gateways.
+    pub(crate) fn front(&self) -> Front {
+        Front::of(|name| self.options.get(name))
+    }
+
     /// An annotation, or where it is absent or invalid the option of the same name.
     pub(crate) fn get_or_option<T>(
         &mut self,
@@ -172,14 +179,14 @@ impl<'a> Reader<'a> {
         self.note(
             key,
             Severity::Error,
-            &format!("{why}, so the routes are closed"),
+            &format!("{why}, so requests for its paths get 503"),
         );
     }
 
     /// An option protects something and cannot be honoured.
     pub(crate) fn close_by_option(&mut self, name: &'static str, why: &str) {
         self.closed.insert(name);
-        let message = format!("{why}, so the routes are closed");
+        let message = format!("{why}, so requests for its paths get 503");
         let key: Arc<str> = name.into();
         self.note(
             key.clone(),
@@ -211,8 +218,33 @@ impl<'a> Reader<'a> {
         });
     }
 
+    /// Closes the routes where an annotation that protects seems to be misspelt: without it they would be open.
+    fn close_misspelt(&mut self) {
+        for (key, _) in self.annotations.iter() {
+            let (prefix, meant) = match keys::key(key) {
+                Some(parts) if parts.off || parts.spec.is_some() => continue,
+                Some(parts) => ("", keys::meant(parts.name)),
+                None => match misspelt_prefix(key) {
+                    Some((prefix, name)) => (prefix, keys::meant(name)),
+                    None => continue,
+                },
+            };
+            let Some(meant) = meant else {
+                continue;
+            };
+            if !self.stated.contains_key(meant) {
+                self.closed.insert(meant);
+                let message = format!(
+                    "is not an annotation that is known, so requests for its paths get 503: did you mean {prefix}{meant}?"
+                );
+                self.note(key.clone(), Severity::Error, &message);
+            }
+        }
+    }
+
     /// Ends reading: tells of what nobody asked for.
     pub(crate) fn told(mut self) -> Told {
+        self.close_misspelt();
         let noted: BTreeSet<Arc<str>> = self.notes.iter().map(|note| note.key.clone()).collect();
         for (key, _) in self
             .annotations
@@ -262,7 +294,13 @@ impl<'a> Reader<'a> {
 
     /// What is told of an annotation that nobody asked for.
     fn unread(&self, key: &str) -> Option<String> {
-        let parts = keys::key(key)?;
+        let Some(parts) = keys::key(key) else {
+            let (prefix, name) = misspelt_prefix(key)?;
+            let name = shortened(name);
+            return Some(format!(
+                "is not an annotation that is known: did you mean {prefix}{name}?"
+            ));
+        };
         if parts.off {
             return None;
         }
@@ -323,7 +361,7 @@ impl<'a> Reader<'a> {
 
 fn ending(protects: bool) -> (Severity, &'static str) {
     match protects {
-        true => (Severity::Error, ", so the routes are closed"),
+        true => (Severity::Error, ", so requests for its paths get 503"),
         false => (Severity::Warning, ", so it is left out"),
     }
 }

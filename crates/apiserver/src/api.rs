@@ -6,12 +6,16 @@ mod defaults;
 mod delete;
 mod discovery;
 mod heavy;
+mod implied;
 mod list;
 mod namespace;
 mod openapi;
+mod own_pod;
 mod request;
 mod review;
+mod sent;
 mod table;
+mod token_secrets;
 mod tokens;
 mod watch;
 mod webhooks;
@@ -22,14 +26,13 @@ use std::time::Instant;
 
 use http::{HeaderValue, StatusCode, header};
 use model::object::ObjectKey;
-use serde_json::Value;
-use tokio::sync::watch as watch_channel;
+use tokio::sync::{Semaphore, watch as watch_channel};
 
 use crate::access::service_accounts::ServiceAccounts;
 use crate::access::{Access, Verb, Who};
 use crate::audit::{Audit, Line};
+use crate::forward;
 use crate::limits::{Limits, Shares};
-use crate::protobuf;
 use crate::resource::{Catalog, Resource};
 use crate::status::Failure;
 use crate::store::{ObjectId, Store, StoreError, Stored};
@@ -37,8 +40,11 @@ use crate::store::{ObjectId, Store, StoreError, Stored};
 pub use body::Body;
 pub(crate) use body::json;
 use heavy::Heavy;
+use implied::Implied;
 use request::ObjectTarget;
 pub use request::{Health, LARGEST_BODY, Query, Request, Target};
+use sent::{read_body, read_delete_options};
+pub(crate) use token_secrets::TYPE as TOKEN_SECRET;
 use webhooks::Webhooks;
 pub use webhooks::{OwnService, Reach, Roots};
 
@@ -56,6 +62,9 @@ pub struct Api {
     audit: Arc<Audit>,
     limits: OnceLock<Limits>,
     heavy: Heavy,
+    implied: Implied,
+    /// Connections that forward ports.
+    forwarding: Arc<Semaphore>,
     openapi: openapi::Cache,
     webhooks: Webhooks,
     tasks: tokio_util::task::TaskTracker,
@@ -91,6 +100,8 @@ impl Api {
             audit: Arc::new(audit),
             limits: OnceLock::new(),
             heavy: Heavy::new(),
+            implied: Implied::default(),
+            forwarding: Arc::new(Semaphore::new(forward::SESSIONS)),
             openapi: openapi::Cache::default(),
             webhooks: Webhooks::new(),
             tasks: tokio_util::task::TaskTracker::new(),
@@ -245,7 +256,7 @@ impl Api {
             .is_some_and(|stored| stored.json.len() > heavy::BYTES)
     }
 
-    async fn answer(self: &Arc<Self>, request: Request) -> Result<Response, Failure> {
+    async fn answer(self: &Arc<Self>, mut request: Request) -> Result<Response, Failure> {
         let target = request.target.clone()?;
         let object = match target {
             Target::Health(check) => return self.health(check),
@@ -270,6 +281,9 @@ impl Api {
         let resource = self.resource(&object)?;
         if object.subresource.as_deref() == Some("token") && resource.is("", "serviceaccounts") {
             return tokens::issue(self, &request, &object, &resource).await;
+        }
+        if object.subresource.as_deref() == Some("portforward") && resource.is("", "pods") {
+            return self.forward(&mut request, &object, &resource);
         }
         let (status_only, finalize) = match object.subresource.as_deref() {
             None => (false, false),
@@ -296,22 +310,7 @@ impl Api {
             deadline: Instant::now() + webhooks::PATIENCE,
             request: &request,
         };
-        if let Err(why) =
-            self.access()
-                .allow(&request.who, verb, &call.resource.plural, call.scope())
-        {
-            let what = call.name.as_deref().unwrap_or_default();
-            return Err(Failure::forbidden(
-                &call.resource,
-                what,
-                &why.in_words(
-                    &request.who,
-                    verb,
-                    &call.resource,
-                    call.namespace.as_deref(),
-                ),
-            ));
-        }
+        self.check_allowed(&call, verb)?;
         call.dry_run = request.dry_run()?;
         match verb {
             Verb::Get => self.get(&call),
@@ -325,7 +324,18 @@ impl Api {
         }
     }
 
-    /// Whether the process lives, and whether it can do what it is for.
+    /// Refuses what the client may not do.
+    fn check_allowed(&self, call: &Call<'_>, verb: Verb) -> Result<(), Failure> {
+        let (who, resource) = (call.who(), &call.resource);
+        let access = self.access();
+        let allowed = access.allow(who, verb, &resource.plural, call.scope());
+        allowed.map_err(|why| {
+            let what = call.name.as_deref().unwrap_or_default();
+            let why = why.in_words(who, verb, resource, call.namespace.as_deref());
+            Failure::forbidden(resource, what, &why)
+        })
+    }
+
     /// The kind of the objects that a path names.
     fn resource(&self, object: &ObjectTarget) -> Result<Arc<Resource>, Failure> {
         let catalog = self.catalog();
@@ -342,6 +352,7 @@ impl Api {
         Ok(resource.clone())
     }
 
+    /// Whether the process lives, and whether it can do what it is for.
     fn health(&self, check: Health) -> Result<Response, Failure> {
         match (check, self.store.fault()) {
             (Health::Ready, Some(why)) => {
@@ -356,7 +367,7 @@ impl Api {
     fn get(&self, call: &Call<'_>) -> Result<Response, Failure> {
         let name = call.name.as_deref().unwrap_or_default();
         let stored = self
-            .stored(&call.resource, &call.id(name))
+            .found(&call.resource, &call.id(name))
             .ok_or_else(|| Failure::not_found(&call.resource, name))?;
         if let Some(form) = table::Form::asked(&call.request.accept) {
             let table = table::of(
@@ -449,53 +460,4 @@ pub(crate) fn failed(failure: &Failure) -> Response {
     }
     body::warn(&mut response, failure.warnings());
     response
-}
-
-/// A body as JSON, or as YAML where it says so.
-pub(crate) fn read_body(request: &Request) -> Result<Value, Failure> {
-    let kind = request
-        .content_type
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim();
-    let text = || {
-        std::str::from_utf8(&request.body).map_err(|_| Failure::bad_request("the body is no text"))
-    };
-    match kind {
-        "application/yaml" | "application/apply-patch+yaml" => {
-            if let Ok(value) = serde_json::from_slice(&request.body) {
-                return Ok(value);
-            }
-            let mut documents = model::parse::to_json(text()?);
-            match (documents.pop(), documents.is_empty()) {
-                (Some(Ok(value)), true) => Ok(value),
-                (Some(Err(error)), _) => Err(Failure::bad_request(format!(
-                    "error decoding YAML: {error}"
-                ))),
-                _ => Err(Failure::bad_request(
-                    "the body holds no single YAML document",
-                )),
-            }
-        }
-        protobuf::CONTENT_TYPE => protobuf::decode(&request.body).map_err(|error| match error {
-            protobuf::DecodeError::Malformed => Failure::bad_request(error.to_string()),
-            protobuf::DecodeError::Unknown(_) => {
-                let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-                Failure::new(status, "UnsupportedMediaType", error.to_string())
-            }
-        }),
-        ""
-        | "application/json"
-        | "application/json-patch+json"
-        | "application/merge-patch+json"
-        | "application/strategic-merge-patch+json"
-        | "application/apply-patch+json" => serde_json::from_slice(&request.body)
-            .map_err(|e| Failure::bad_request(format!("error decoding JSON: {e}"))),
-        _ => Err(Failure::unsupported_media_type(&[
-            "application/json",
-            "application/yaml",
-            protobuf::CONTENT_TYPE,
-        ])),
-    }
 }

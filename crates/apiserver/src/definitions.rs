@@ -33,6 +33,17 @@ pub fn definitions(kinds: &[Kind]) -> Vec<Value> {
     kinds.iter().map(of).collect()
 }
 
+/// The definitions of all kinds that Kubernetes does not have by itself, those of the Gateway API included.
+pub(crate) fn of_all() -> Vec<Value> {
+    let schemas = Schemas::of_model();
+    let all = Kind::ALL
+        .iter()
+        .map(|kind| (*kind, built_in(*kind, &schemas)));
+    all.filter(|(_, resource)| !resource.native)
+        .map(|(kind, resource)| definition(kind, &resource))
+        .collect()
+}
+
 fn definition(kind: Kind, resource: &Resource) -> Value {
     let mut categories = resource.categories.clone();
     let part: Arc<str> = kind.group().replace('.', "-").into();

@@ -24,6 +24,7 @@ use crate::access::oidc::TokenError;
 use crate::access::{Verb, Who};
 use crate::api::{Api, Body, LARGEST_BODY, Query, Request, Target};
 use crate::audit::Refused;
+use crate::forward::Upgrade;
 use crate::limits::{Share, Shares};
 use crate::pki;
 use crate::status::Failure;
@@ -227,17 +228,19 @@ where
 }
 
 async fn answer(
-    request: http::Request<Incoming>,
+    mut request: http::Request<Incoming>,
     peer: Peer,
     port: Arc<Port>,
     traffic: Arc<Traffic>,
 ) -> Result<http::Response<Answer>, Infallible> {
     let begun = traffic.begin();
+    let upgrade = Upgrade::asked(&mut request);
     let (parts, body) = request.into_parts();
     let mut body = Some(body);
     let from = peer.from;
     let (response, held) = match read(&parts, &mut body, peer, &port).await {
-        Ok((request, held)) => {
+        Ok((mut request, held)) => {
+            request.upgrade = upgrade;
             let response = port.api.handle(request).await;
             (response, held.request)
         }
@@ -343,6 +346,7 @@ async fn read(
         who,
         from: peer.from,
         method: parts.method.clone(),
+        upgrade: None,
     };
     let mut held = Held::default();
     if anonymous {

@@ -94,7 +94,7 @@ fn revision(api: &Api, request: &Request, field: &str) -> Result<u64, Failure> {
     }
     if revision > newest {
         return Err(Failure::bad_request(format!(
-            "revision {revision} is still to come; the newest is {newest}"
+            "there is no revision {revision} yet; the newest is {newest}"
         )));
     }
     Ok(revision)

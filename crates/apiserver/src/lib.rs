@@ -9,6 +9,7 @@ pub mod apply;
 pub mod audit;
 pub mod definitions;
 pub mod fields;
+pub mod forward;
 pub mod http;
 mod ledger;
 pub mod limits;

@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use model::civil;
 use serde_json::{Map, Value};
 
@@ -54,11 +55,23 @@ pub fn is_terminating(object: &Value) -> bool {
 pub fn new_uid() -> Result<String, getrandom::Error> {
     let mut b = [0u8; 16];
     getrandom::fill(&mut b)?;
-    b[6] = b[6] & 0x0f | 0x40;
+    Ok(uuid(b, 4))
+}
+
+/// The UUID of a text, the same each time.
+pub(crate) fn uid_of(text: &str) -> String {
+    let mut b = [0u8; 16];
+    let hash = digest(&SHA256, text.as_bytes());
+    b.iter_mut().zip(hash.as_ref()).for_each(|(b, h)| *b = *h);
+    uuid(b, 8)
+}
+
+fn uuid(mut b: [u8; 16], version: u8) -> String {
+    b[6] = b[6] & 0x0f | (version << 4);
     b[8] = b[8] & 0x3f | 0x80;
     let hex = |part: &[u8]| part.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let parts = [&b[..4], &b[4..6], &b[6..8], &b[8..10], &b[10..]].map(hex);
-    Ok(parts.join("-"))
+    parts.join("-")
 }
 
 /// Five letters for `generateName`, of those that cannot spell words.
@@ -141,5 +154,9 @@ mod tests {
         assert_eq!(lengths, [8, 4, 4, 4, 12]);
         assert_eq!(uid.as_bytes()[14], b'4');
         assert_ne!(uid, new_uid().unwrap());
+        let uid = uid_of("a");
+        assert_eq!((uid.len(), uid.as_bytes()[14]), (36, b'8'));
+        assert_eq!(uid, uid_of("a"));
+        assert_ne!(uid, uid_of("b"));
     }
 }

@@ -5,13 +5,16 @@
 
 mod builtin;
 mod check;
+mod metadata;
 mod proto;
 pub mod structural;
 
+use model::parse::{Path, Place, Step};
 use serde_json::{Map, Value};
 
 pub use builtin::builtin;
 pub use check::{Patterns, check};
+pub(crate) use metadata::OBJECT_META;
 
 /// What lists and maps are to patches and to server-side apply.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,33 +71,75 @@ fn keeps_unknown(schema: &Value) -> bool {
     schema["x-kubernetes-preserve-unknown-fields"] == true || schema.get("type").is_none()
 }
 
-/// Takes out what the schema does not name and returns where it stood.
-pub fn prune(object: &mut Value, schema: Option<&Value>) -> Vec<String> {
-    let mut found = Vec::new();
-    let Some(schema) = schema else {
-        return found;
-    };
-    let Value::Object(map) = object else {
-        return found;
-    };
-    let properties = schema["properties"].as_object();
-    map.retain(|key, value| match key.as_str() {
-        // The API's own, which it checks by itself.
-        "apiVersion" | "kind" | "metadata" => true,
-        _ => {
-            let within = properties.and_then(|p| p.get(key));
-            if within.is_none() && !keeps_unknown(schema) {
-                found.push(key.clone());
-                return false;
-            }
-            prune_value(value, within, key, &mut found);
-            true
-        }
-    });
-    found
+/// The most unknown fields of one object that are reported.
+const MOST_UNKNOWN: usize = 1000;
+/// What their paths may take, in bytes; beyond it no more are reported. A key may be as long as the object, and stands in the path
+/// of every field below it.
+const MOST_UNKNOWN_BYTES: usize = 1 << 16;
+
+/// Where fields stood that the schema does not name, as far as they are reported: the first always is.
+#[derive(Default)]
+struct Unknown {
+    paths: Vec<String>,
+    bytes: usize,
 }
 
-fn prune_value(value: &mut Value, schema: Option<&Value>, path: &str, found: &mut Vec<String>) {
+impl Unknown {
+    fn add(&mut self, place: Place<'_>) {
+        if self.paths.len() < MOST_UNKNOWN && self.bytes < MOST_UNKNOWN_BYTES {
+            let path = dotted(&place.path());
+            self.bytes += path.len();
+            self.paths.push(path);
+        }
+    }
+}
+
+/// A path as Kubernetes writes it: `spec.http[0].route`, without quotes around any key.
+pub(crate) fn dotted(path: &Path) -> String {
+    let mut text = String::new();
+    for step in &path.0 {
+        match step {
+            Step::Index(index) => text.push_str(&format!("[{index}]")),
+            Step::Field(name) => {
+                if !text.is_empty() {
+                    text.push('.');
+                }
+                text.push_str(name);
+            }
+        }
+    }
+    text
+}
+
+/// Takes out what the schema does not name and returns where it stood. Of very many fields not all are named.
+///
+/// The schema of `metadata` is the same for every kind, whatever that of the object says.
+pub fn prune(object: &mut Value, schema: Option<&Value>) -> Vec<String> {
+    let mut found = Unknown::default();
+    let Value::Object(map) = object else {
+        return found.paths;
+    };
+    let properties = schema.and_then(|s| s["properties"].as_object());
+    let open = schema.is_none_or(keeps_unknown);
+    map.retain(|key, value| {
+        let at = Place::Field(&Place::Top, key);
+        let within = match key.as_str() {
+            // The API's own, which it checks by itself.
+            "apiVersion" | "kind" => return true,
+            "metadata" => Some(&*OBJECT_META),
+            _ => properties.and_then(|p| p.get(key)),
+        };
+        if within.is_none() && !open {
+            found.add(at);
+            return false;
+        }
+        prune_value(value, within, at, &mut found);
+        true
+    });
+    found.paths
+}
+
+fn prune_value(value: &mut Value, schema: Option<&Value>, at: Place<'_>, found: &mut Unknown) {
     let Some(schema) = schema else {
         return;
     };
@@ -102,7 +147,7 @@ fn prune_value(value: &mut Value, schema: Option<&Value>, path: &str, found: &mu
         Value::Array(items) => {
             let of = schema.get("items");
             for (index, item) in items.iter_mut().enumerate() {
-                prune_value(item, of, &format!("{path}[{index}]"), found);
+                prune_value(item, of, Place::Item(&at, index), found);
             }
         }
         Value::Object(map) => {
@@ -113,13 +158,13 @@ fn prune_value(value: &mut Value, schema: Option<&Value>, path: &str, found: &mu
             let additional = schema.get("additionalProperties");
             let open = keeps_unknown(schema);
             map.retain(|key, value| {
-                let at = format!("{path}.{key}");
+                let at = Place::Field(&at, key);
                 let within = properties.and_then(|p| p.get(key));
                 match within.or(additional.filter(|a| a.is_object())) {
-                    Some(within) => prune_value(value, Some(within), &at, found),
+                    Some(within) => prune_value(value, Some(within), at, found),
                     None if open || additional == Some(&Value::Bool(true)) => {}
                     None => {
-                        found.push(at);
+                        found.add(at);
                         return false;
                     }
                 }
@@ -252,6 +297,41 @@ mod tests {
             json!({"kind": "A", "spec": {"hosts": ["a"], "http": [{"name": "n"}],
             "labels": {"x": "y"}, "any": {"z": {"q": 1}}}})
         );
+    }
+
+    #[test]
+    fn metadata_has_the_same_fields_for_every_kind() {
+        let known = json!({"name": "a", "generateName": "a-", "namespace": "n", "uid": "u", "resourceVersion": "1", "generation": 1,
+            "selfLink": "s", "labels": {"any": "x"}, "annotations": {"any": "y"}, "finalizers": ["f"], "creationTimestamp": null,
+            "deletionTimestamp": "t", "deletionGracePeriodSeconds": 0,
+            "ownerReferences": [{"apiVersion": "v1", "kind": "K", "name": "o", "uid": "u", "controller": true, "blockOwnerDeletion": true}],
+            "managedFields": [{}, {"manager": "m", "operation": "Update", "apiVersion": "v1", "time": "t", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:data": {".": {}}}, "subresource": "status"}]});
+        let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        for schema in [None, Some(&schema()), Some(&open)] {
+            let mut object = json!({"metadata": known});
+            assert_eq!(prune(&mut object, schema), Vec::<String>::new());
+            assert_eq!(object["metadata"], known);
+            object["metadata"]["namespce"] = "x".into();
+            object["metadata"]["ownerReferences"][0]["owner"] = true.into();
+            let mut found = prune(&mut object, schema);
+            found.sort();
+            assert_eq!(
+                found,
+                ["metadata.namespce", "metadata.ownerReferences[0].owner"]
+            );
+            assert_eq!(object["metadata"], known);
+        }
+    }
+
+    #[test]
+    fn unknown_fields_below_a_long_key_are_all_taken_out_and_few_of_them_are_named() {
+        let fields: Map<String, Value> = (0..5_000).map(|n| (format!("f{n}"), n.into())).collect();
+        let key = "k".repeat(30_000);
+        let mut object = json!({"spec": {"labels": {key.clone(): fields}}});
+        let found = prune(&mut object, Some(&schema()));
+        assert_eq!(found.len(), 3, "as many as 64 KiB hold");
+        assert_eq!(object, json!({"spec": {"labels": {key: {}}}}));
     }
 
     #[test]

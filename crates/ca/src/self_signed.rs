@@ -232,7 +232,7 @@ impl Keeper {
             place = self.storage.describe(),
             key = new.current.key.describe(),
             root = root.fingerprint(),
-            "A new CA is kept."
+            "A new CA was made."
         );
         self.put(new, now)
     }

@@ -1,13 +1,16 @@
 //! An ADS stream over a connection of its own, encrypted or not.
 
+use std::time::Duration;
+
 use ads::server::{Frames, frame};
 use bytes::Bytes;
 use h2::client;
-use h2::{RecvStream, SendStream};
+use h2::{Ping, PingPong, RecvStream, SendStream};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, TE};
 use http::{HeaderMap, Request};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
 use crate::error::Error;
 use crate::secure::Dialer;
@@ -17,9 +20,36 @@ pub(crate) const WINDOW: u32 = 16 << 20;
 /// As HTTP/2 has it if nothing is said: what a client that does not read keeps for it.
 pub(crate) const SMALL_WINDOW: u32 = (1 << 16) - 1;
 
+/// How much of what is sent may wait because the server does not read.
+const MOST_UNHEARD: usize = 1 << 20;
+
+/// What a server may cost, and when it counts as gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// What it may send before it is read.
+    pub window: u32,
+    /// The largest message that is taken.
+    pub largest: usize,
+    /// How often it is pinged, and how long it may take to answer.
+    pub ping: Option<(Duration, Duration)>,
+}
+
+impl Limits {
+    /// For a server that is measured or looked at.
+    pub(crate) fn of_window(window: u32) -> Self {
+        Self {
+            window,
+            largest: usize::MAX,
+            ping: None,
+        }
+    }
+}
+
 /// An open stream. Dropping it closes the connection.
-pub(crate) struct Connection {
+pub struct Connection {
     send: SendStream<Bytes>,
+    /// What was sent since the server last had room for more.
+    unheard: usize,
     response: Option<client::ResponseFuture>,
     receive: Option<RecvStream>,
     frames: Frames,
@@ -34,14 +64,17 @@ impl Drop for Connection {
 
 impl Connection {
     /// Connects and opens the stream.
-    pub(crate) async fn open(dialer: &Dialer, delta: bool, window: u32) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or what it is to be shown is of no use.
+    pub async fn open(dialer: &Dialer, delta: bool, limits: Limits) -> Result<Self, Error> {
         let (socket, tls) = dialer.dial().await?;
         let (client, driver) = match tls {
             Some(tls) => {
                 let socket = tls.over(socket, &dialer.address).await?;
-                handshake(socket, window).await?
+                handshake(socket, limits).await?
             }
-            None => handshake(socket, window).await?,
+            None => handshake(socket, limits).await?,
         };
         let mut client = client.ready().await?;
         let method = if delta {
@@ -61,26 +94,37 @@ impl Connection {
         let (response, send) = client.send_request(request.body(())?, false)?;
         Ok(Self {
             send,
+            unheard: 0,
             response: Some(response),
             receive: None,
-            frames: Frames::new(usize::MAX),
+            frames: Frames::new(limits.largest),
             driver,
         })
     }
 
     /// Sends one request message. Where the server has ended the stream, [`Self::receive`] says why.
-    pub(crate) fn send(&mut self, message: &[u8]) {
+    pub fn send(&mut self, message: &[u8]) {
+        let message = frame(message);
+        self.send.reserve_capacity(message.len());
+        self.unheard = match self.send.capacity() {
+            0 => self.unheard.saturating_add(message.len()),
+            _ => 0,
+        };
         // It may end the stream before it has read anything, and what it said then is there to be received.
-        let _ = self.send.send_data(frame(message), false);
+        let _ = self.send.send_data(message, false);
     }
 
-    /// The next response message.
+    /// The next response message. May be dropped at any time without loss.
     ///
     /// # Errors
-    /// [`Error::Status`] when the server ends the stream, in whatever way.
-    pub(crate) async fn receive(&mut self) -> Result<Bytes, Error> {
-        if let Some(response) = self.response.take() {
+    /// [`Error::Status`] when the server ends the stream, in whatever way; [`Error::Response`] when it goes beyond a limit.
+    pub async fn receive(&mut self) -> Result<Bytes, Error> {
+        if self.unheard > MOST_UNHEARD {
+            return Err(Error::Response("the server sends, and reads nothing"));
+        }
+        if let Some(response) = &mut self.response {
             let (head, body) = response.await?.into_parts();
+            self.response = None;
             if let Some(status) = status(&head.headers) {
                 return Err(status);
             }
@@ -96,7 +140,7 @@ impl Connection {
             let message = self
                 .frames
                 .pop()
-                .map_err(|_| Error::Response("not a gRPC message"))?;
+                .map_err(|_| Error::Response("not a gRPC message, or one beyond the limit"))?;
             if let Some(message) = message {
                 return Ok(message);
             }
@@ -123,22 +167,44 @@ impl Connection {
 /// Speaks HTTP/2 over a socket.
 async fn handshake<I>(
     io: I,
-    window: u32,
+    limits: Limits,
 ) -> Result<(client::SendRequest<Bytes>, JoinHandle<()>), Error>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = client::Builder::new();
     builder
-        .initial_window_size(window)
-        .initial_connection_window_size(window)
+        .initial_window_size(limits.window)
+        .initial_connection_window_size(limits.window)
         .enable_push(false);
-    let (client, connection) = builder.handshake::<_, Bytes>(io).await?;
+    let (client, mut connection) = builder.handshake::<_, Bytes>(io).await?;
+    let pings = limits.ping.zip(connection.ping_pong());
     let driver = tokio::spawn(async move {
-        // Its error reaches the stream, which tells it.
-        let _ = connection.await;
+        let silent = async {
+            match pings {
+                Some((pace, pings)) => silence(pings, pace).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // Its error reaches the stream, which tells it.
+            _ = connection => {}
+            // The stream ends with the connection, which is dropped here.
+            () = silent => {}
+        }
     });
     Ok((client, driver))
+}
+
+/// Resolves when a ping is not answered in time: nobody is there any more, and no packet says so.
+async fn silence(mut pings: PingPong, (interval, patience): (Duration, Duration)) {
+    loop {
+        sleep(interval).await;
+        let answered = timeout(patience, pings.ping(Ping::opaque())).await;
+        if !matches!(answered, Ok(Ok(_))) {
+            return;
+        }
+    }
 }
 
 /// The gRPC status among headers, if there is one.

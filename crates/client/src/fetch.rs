@@ -8,7 +8,7 @@ use bytes::Bytes;
 use clap::Args;
 use xds::TypeUrl;
 
-use crate::connection::{Connection, WINDOW};
+use crate::connection::{Connection, Limits, WINDOW};
 use crate::error::Error;
 use crate::node::NodeOptions;
 use crate::proxy::Proxy;
@@ -105,7 +105,7 @@ pub async fn fetch(
     let mut proxy = Proxy::new(node, delta, true, &all, Arc::default());
     let dialer = Dialer::new(&options.address, options.token.as_deref(), &options.secure)?;
     let received = tokio::time::timeout(limit, async {
-        let mut connection = Connection::open(&dialer, delta, WINDOW).await?;
+        let mut connection = Connection::open(&dialer, delta, Limits::of_window(WINDOW)).await?;
         for request in proxy.start() {
             connection.send(&request);
         }

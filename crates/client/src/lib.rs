@@ -13,8 +13,10 @@ mod node;
 mod proxy;
 mod report;
 mod secure;
+mod verify;
 mod wire;
 
+pub use connection::{Connection, Limits};
 pub use error::Error;
 pub use fetch::{FetchOptions, Fetched, fetch};
 pub use load::{
@@ -23,4 +25,5 @@ pub use load::{
 };
 pub use node::{NodeOptions, node};
 pub use report::{Latencies, Reached, Report, Spread};
-pub use secure::SecureOptions;
+pub use secure::{Dialer, SecureOptions, TlsOptions};
+pub use wire::field;

@@ -16,6 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::error::Error;
+use crate::verify::AnyName;
 
 /// How long connecting and shaking hands may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,6 +47,19 @@ pub struct SecureOptions {
     pub tls_server_name: Option<String>,
 }
 
+/// How a control plane is reached over TLS.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TlsOptions {
+    /// File with the roots (PEM) that have signed its certificate; those of the system where there is none.
+    pub roots: Option<PathBuf>,
+    /// Files with the certificate that is shown to it, with its chain, and with the key (PEM).
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The name that it is asked for; the host of its address where there is none.
+    pub server_name: Option<String>,
+    /// Names of which its certificate must have one, in place of the one that it is asked for.
+    pub names: Vec<String>,
+}
+
 /// A certificate with its chain, and its key.
 pub(crate) type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
@@ -55,11 +69,13 @@ pub(crate) struct Tls {
     roots: Arc<RootCertStore>,
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
+    /// Names of which the certificate must have one; none where it must have `name`.
+    names: Vec<ServerName<'static>>,
 }
 
 /// Where a server is, and how connections to it begin.
 #[derive(Clone, Debug)]
-pub(crate) struct Dialer {
+pub struct Dialer {
     pub(crate) address: String,
     token: Option<String>,
     token_file: Option<PathBuf>,
@@ -76,7 +92,7 @@ impl Dialer {
         let tls = match &options.root_cert {
             Some(roots) => {
                 let identity = match (&options.cert, &options.key) {
-                    (Some(certificate), Some(key)) => Some(identity(certificate, key)?),
+                    (Some(certificate), Some(key)) => Some(identity_of(certificate, key)?),
                     _ => None,
                 };
                 let roots = certificates(roots)?;
@@ -90,6 +106,24 @@ impl Dialer {
             token: token.map(str::to_owned),
             token_file: options.token_file.clone(),
             tls,
+        })
+    }
+
+    /// To a control plane, over TLS or in plaintext. Files are read now; that of the token for each connection.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or holds nothing of use.
+    pub fn to(
+        address: &str,
+        options: Option<&TlsOptions>,
+        token_file: Option<PathBuf>,
+    ) -> Result<Self, Error> {
+        let tls = options.map(|options| Tls::stated(options, address));
+        Ok(Self {
+            address: address.to_owned(),
+            token: None,
+            token_file,
+            tls: tls.transpose()?,
         })
     }
 
@@ -161,17 +195,46 @@ impl Tls {
             store.add(root).map_err(Error::Tls)?;
         }
         let roots = Arc::new(store);
-        let bad = |_| Error::Tls(rustls::Error::General(format!("{name:?} is no name")));
         Ok(Self {
-            config: config(&roots, identity)?,
-            name: ServerName::try_from(name.to_owned()).map_err(bad)?,
+            config: config(&roots, &[], identity)?,
+            name: server_name(name)?,
+            names: Vec::new(),
+            roots,
+        })
+    }
+
+    /// As options say, for a server at `address`.
+    fn stated(options: &TlsOptions, address: &str) -> Result<Self, Error> {
+        let mut store = RootCertStore::empty();
+        match &options.roots {
+            Some(path) => {
+                for root in certificates(path)? {
+                    store.add(root).map_err(Error::Tls)?;
+                }
+            }
+            // What of the system's cannot be read, others make up for; without any, every server is refused.
+            None => {
+                let system = rustls_native_certs::load_native_certs().certs;
+                store.add_parsable_certificates(system);
+            }
+        }
+        let roots = Arc::new(store);
+        let identity = options.identity.as_ref();
+        let identity = identity.map(|(certificate, key)| identity_of(certificate, key));
+        let name = options.server_name.as_deref();
+        let names = options.names.iter().map(|name| server_name(name));
+        let names = names.collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            config: config(&roots, &names, identity.transpose()?)?,
+            name: server_name(name.unwrap_or(host(address)))?,
+            names,
             roots,
         })
     }
 
     fn with(&self, identity: Identity) -> Result<Self, Error> {
         Ok(Self {
-            config: config(&self.roots, Some(identity))?,
+            config: config(&self.roots, &self.names, Some(identity))?,
             ..self.clone()
         })
     }
@@ -192,14 +255,32 @@ impl Tls {
     }
 }
 
+fn server_name(name: &str) -> Result<ServerName<'static>, Error> {
+    let bad = |_| {
+        Error::Tls(rustls::Error::General(format!(
+            "{name:?} is not a server name"
+        )))
+    };
+    ServerName::try_from(name.to_owned()).map_err(bad)
+}
+
 fn config(
     roots: &Arc<RootCertStore>,
+    names: &[ServerName<'static>],
     identity: Option<Identity>,
 ) -> Result<Arc<ClientConfig>, Error> {
-    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+    let provider = Arc::new(default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(Error::Tls)?
-        .with_root_certificates(Arc::clone(roots));
+        .map_err(Error::Tls)?;
+    let builder = match names {
+        [] => builder.with_root_certificates(Arc::clone(roots)),
+        names => {
+            let any = AnyName::new(Arc::clone(roots), provider, names.to_vec());
+            let any = Arc::new(any.map_err(Error::Tls)?);
+            builder.dangerous().with_custom_certificate_verifier(any)
+        }
+    };
     let mut config = match identity {
         Some((chain, key)) => builder
             .with_client_auth_cert(chain, key)
@@ -246,7 +327,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     Ok(all)
 }
 
-fn identity(certificate: &Path, key: &Path) -> Result<Identity, Error> {
+fn identity_of(certificate: &Path, key: &Path) -> Result<Identity, Error> {
     let bytes = read(key)?;
     let read = PrivateKeyDer::from_pem_slice(&bytes);
     Ok((

@@ -116,8 +116,11 @@ fn any_value(mut data: Bytes) -> Result<Bytes, Error> {
     Ok(body)
 }
 
-/// The next length-delimited field; others are skipped.
-fn field(data: &mut Bytes) -> Result<Option<(u32, Bytes)>, Error> {
+/// The next length-delimited field of a message, with its number; others are skipped.
+///
+/// # Errors
+/// When the bytes are no message.
+pub fn field(data: &mut Bytes) -> Result<Option<(u32, Bytes)>, Error> {
     const BROKEN: Error = Error::Response("not a protobuf message");
     while data.has_remaining() {
         let (tag, wire) = decode_key(data).map_err(|_| BROKEN)?;

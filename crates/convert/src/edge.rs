@@ -9,6 +9,8 @@
 
 mod access;
 mod annotated;
+mod at;
+mod auth;
 mod backend;
 mod balance;
 mod calls;
@@ -17,6 +19,7 @@ mod charge;
 mod class;
 mod closing;
 mod draft;
+mod elsewhere;
 mod encoded;
 mod expand;
 mod expression;
@@ -44,6 +47,7 @@ use model::{Kind, ObjectKey, ObjectName};
 
 pub use balance::RuleOfService;
 pub use class::is_served;
+pub use elsewhere::{ELSEWHERE, EntryOfService};
 pub use expand::{REASON, closed};
 pub use gateway::GatewayOfHost;
 pub use host::RoutesOfEdgeHost;

@@ -14,7 +14,6 @@ mod budget;
 mod claims;
 pub mod edge;
 pub mod gateway_api;
-mod hostname;
 pub mod ingress;
 pub mod knative;
 mod outcome;

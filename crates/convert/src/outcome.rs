@@ -25,17 +25,17 @@ pub mod code {
     pub const NAME_TAKEN: &str = "PIL0703";
     /// What would be derived from an object exceeds a limit.
     pub const OVER_LIMIT: &str = "PIL0704";
-    /// What would be derived from an object is beyond the budget of its namespace.
+    /// An Ingress, a Gateway or a route is not served: those of its kind in the namespace exceed its budget.
     pub const OVER_BUDGET: &str = "PIL0705";
     /// An annotation is ignored, or honoured in another way.
     pub const ANNOTATION: &str = "PIL0720";
-    /// No request is served: what protects it cannot be honoured, or the route is not valid.
+    /// Requests get 503: what protects a route cannot be honoured, or the route is not valid.
     pub const CLOSED: &str = "PIL0721";
     /// A rule of an Ingress is not used: another says the same or has the host, or it is a canary of nothing.
     pub const NOT_USED: &str = "PIL0722";
     /// A part of the ConfigMap `higress-https` is not used.
     pub const HTTPS: &str = "PIL0723";
-    /// An object says something about a host that belongs to another namespace.
+    /// An Ingress is not served for a host that belongs to another namespace, which does not share it.
     pub const NOT_OWNED: &str = "PIL0724";
 }
 

@@ -72,14 +72,15 @@ impl Derive for OwnerOf {
     }
 }
 
-/// Whether objects of a kind in a namespace may say anything about a host with that owner: the ReferenceGrant that lets
-/// them, if one has to. The error is a sentence about the host in such an object.
+/// Whether an object may say anything about a host with that owner: the ReferenceGrant that lets its namespace, if one has to.
+/// The error is a sentence about the host in the object.
 pub(crate) fn admit(
     read: &Reader<'_, '_, Routes>,
     owner: Option<&Claim>,
-    (by, namespace): (Kind, &Namespace),
+    (by, name, created): (Kind, &ObjectName, Age),
     host: &str,
 ) -> Result<Option<ObjectKey>, String> {
+    let namespace = &name.namespace;
     let others = owner.filter(|owner| owner.namespace() != namespace);
     let Some(owner) = others else {
         return Ok(None);
@@ -96,11 +97,33 @@ pub(crate) fn admit(
     if let Some(grant) = grant(read, author, &owner.object) {
         return Ok(Some(grant));
     }
-    let reason = owner.reason(host);
+    let reason = owner.reason(host, (created, name));
     Err(format!(
-        "is not served for the host {host:?}, which {reason}. A ReferenceGrant there can let Ingresses of {namespace} refer \
-         to it, and --ingress-shared-hosts lets all"
+        "is not served for the host {host:?}, which {reason}. To share it, create a ReferenceGrant there that lets \
+         Ingresses of {namespace} refer to it, or start the server with --ingress-shared-hosts"
     ))
+}
+
+/// What puts an object before another about the same host, as findings word it.
+pub(crate) fn why_first(first: (Age, &ObjectName), later: (Age, &ObjectName)) -> &'static str {
+    match age(first.0, first.1) <= age(later.0, later.1) {
+        true => ownership::why_first(first, later),
+        // [`Members`] has those of the owner's namespace before others.
+        false => "is of the namespace that the host belongs to",
+    }
+}
+
+/// [`why_first`] of two Ingresses of Kubernetes.
+pub(crate) fn why_ingress_first(
+    read: &Reader<'_, '_, Routes>,
+    first: &ObjectName,
+    later: &ObjectName,
+) -> &'static str {
+    let created = |name: &ObjectName| {
+        let ingress = read.get::<kube::Ingress>(name);
+        ingress.map_or_else(Age::default, |ingress| ingress.meta.created)
+    };
+    why_first((created(first), first), (created(later), later))
 }
 
 /// The oldest claim to a host by objects of one kind.
@@ -162,7 +185,7 @@ impl<R: AboutHost> Members<R> {
         stated.sort_by(|(a, of_a), (b, of_b)| age(of_a.created(), a).cmp(&age(of_b.created(), b)));
         let mut members = Self::default();
         for (name, rules) in stated {
-            match admit(read, owner, (kind, &name.namespace), host) {
+            match admit(read, owner, (kind, &name, rules.created()), host) {
                 Ok(grant) => {
                     members.grants.extend(grant);
                     members.all.push((name, rules));

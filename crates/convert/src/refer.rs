@@ -25,7 +25,7 @@ use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
 /// The domain of services that clusters share.
-const CLUSTERSET: &str = "clusterset.local";
+pub(crate) const CLUSTERSET: &str = "clusterset.local";
 
 /// How many ExternalName Services may lead from one to the next.
 const MOST_NAMES: usize = 8;
@@ -71,9 +71,20 @@ pub(crate) struct Target {
     host: Arc<str>,
     is_there: bool,
     is_own: bool,
-    /// The host that a Service stands for, where nothing has it.
-    nowhere: Option<Arc<str>>,
+    /// It is a Service that stands for another name.
+    is_alias: bool,
+    /// The host that a Service is an alias of, where no proxy knows it.
+    nowhere: Option<Unknown>,
     grants: Vec<ObjectKey>,
+}
+
+/// A host that no proxy knows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Unknown {
+    /// The host as the Service names it.
+    host: Arc<str>,
+    /// The host of the Service that is meant, where only that would do.
+    meant: Option<Arc<str>>,
 }
 
 impl Target {
@@ -97,10 +108,33 @@ impl Target {
         self.is_own
     }
 
-    /// The host that a Service of the type ExternalName leads to, where neither a Service nor a ServiceEntry has it: no proxy
-    /// knows where it is.
-    pub(crate) fn nowhere(&self) -> Option<&Arc<str>> {
-        self.nowhere.as_ref()
+    /// Whether it is a Service of the type ExternalName.
+    pub(crate) fn is_alias(&self) -> bool {
+        self.is_alias
+    }
+
+    /// The same by another host, which proxies know.
+    pub(crate) fn by_host(&self, host: Arc<str>) -> Self {
+        Self {
+            host,
+            is_there: true,
+            nowhere: None,
+            ..self.clone()
+        }
+    }
+
+    /// What is wrong where a Service of the type ExternalName leads to a host that no proxy knows, as neither a Service nor a
+    /// ServiceEntry has it.
+    pub(crate) fn leads_nowhere(&self, port: u16) -> Option<String> {
+        let (object, Unknown { host, meant }) = (self.object.as_ref()?, self.nowhere.as_ref()?);
+        let why = match meant {
+            Some(meant) => format!("which is not the host of a Service ({meant} is)"),
+            None => format!(
+                "which neither a Service nor a ServiceEntry has as its host (add a ServiceEntry with that host, port {port} and \
+                 `resolution: DNS`)"
+            ),
+        };
+        Some(format!("the {object} is an alias of {host}, {why}"))
     }
 
     /// The ReferenceGrants that it takes.
@@ -259,7 +293,10 @@ fn object_named(
                 let target = entry_named(read, by, &name, Vec::new()).map_err(refused)?;
                 grants.extend(target.grants);
                 if !target.is_there {
-                    nowhere = Some(name);
+                    nowhere = Some(Unknown {
+                        host: name,
+                        meant: None,
+                    });
                 }
             }
             continue;
@@ -278,16 +315,41 @@ fn object_named(
             });
         }
         let presence = read.derived(PresenceOf(to.clone()));
+        nowhere = unknown(read, by, &name, &to, &presence).or(nowhere);
         names.extend(names_of(&to, &presence));
         seen.push(to);
     }
     Ok(Target {
         is_there: presence.is_there,
         is_own: presence.is_there && object.name.namespace == *by.namespace,
+        is_alias: object.kind == Kind::Service && !presence.names.is_empty(),
+        nowhere: nowhere.filter(|_| object.kind != Kind::XBackend),
         object: Some(object),
         host,
-        nowhere,
         grants,
+    })
+}
+
+/// A name of a Service that makes no alias of it: the Service is not there, or it is not its full name.
+fn unknown(
+    read: &Reader<'_, '_, Routes>,
+    by: Author<'_>,
+    name: &Arc<str>,
+    service: &ObjectKey,
+    presence: &Presence,
+) -> Option<Unknown> {
+    let full = host_of(read, service, presence);
+    if presence.is_anywhere && full == *name {
+        return None;
+    }
+    let declared = read.derived(DeclaredFor {
+        host: name.clone(),
+        namespace: by.namespace.clone(),
+    });
+    let is_declared = matches!(*declared, Declared::Own | Declared::Seen);
+    (!is_declared).then(|| Unknown {
+        host: name.clone(),
+        meant: presence.is_anywhere.then_some(full),
     })
 }
 
@@ -309,6 +371,7 @@ fn entry_named(
         object: None,
         is_there: *declared != Declared::Nowhere,
         is_own: *declared == Declared::Own,
+        is_alias: false,
         // Registries tell hosts apart by case.
         host: canonical(host).into(),
         nowhere: None,
@@ -323,6 +386,8 @@ struct PresenceOf(ObjectKey);
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct Presence {
     is_there: bool,
+    /// Whether any cluster has it.
+    is_anywhere: bool,
     /// The names that stand for it: those of an ExternalName Service in any cluster, or of an XBackend.
     names: Vec<Arc<str>>,
 }
@@ -339,10 +404,12 @@ impl Derive for PresenceOf {
                 let services = read.namesakes::<Service>(&name.in_cluster(None));
                 let named = services.iter().map(|service| &service.spec);
                 let named = named.filter(|spec| &*spec.service_type == "ExternalName");
+                let is_imported =
+                    *kind == Kind::ServiceImport && read.get::<ServiceImport>(name).is_some();
                 Presence {
                     is_there: services.iter().any(|service| service.meta.name == *name)
-                        || *kind == Kind::ServiceImport
-                            && read.get::<ServiceImport>(name).is_some(),
+                        || is_imported,
+                    is_anywhere: !services.is_empty() || is_imported,
                     names: named
                         .map(|spec| plain(&spec.external_name).into())
                         .collect(),
@@ -351,6 +418,7 @@ impl Derive for PresenceOf {
             Kind::XBackend => match read.get::<XBackend>(name) {
                 Some(backend) => Presence {
                     is_there: true,
+                    is_anywhere: true,
                     names: backend
                         .spec
                         .external_hostname
@@ -393,7 +461,7 @@ fn names_of(object: &ObjectKey, presence: &Presence) -> Vec<(Namespace, Arc<str>
 }
 
 /// A host name as it is compared.
-fn plain(host: &str) -> String {
+pub(crate) fn plain(host: &str) -> String {
     let host = host.trim_end_matches('.');
     host.to_ascii_lowercase()
 }

@@ -9,7 +9,7 @@ use model::{AnyObject, Diagnostic, Namespace, ObjectKey, ObjectName};
 use store::Snapshot;
 
 use crate::edge::https::{CONFIG_MAP, FindingsOfHttps};
-use crate::edge::{FindingsOf, GatewayOfHost, RoutesOfEdgeHost, RuleOfService};
+use crate::edge::{EntryOfService, FindingsOf, GatewayOfHost, RoutesOfEdgeHost, RuleOfService};
 use crate::gateway_api::{ClosedServices, HostOfMesh, HostOfParent, RuleOfTarget, RuleOfXBackend};
 use crate::gateway_api::{ServersOf, ServiceOfXBackend, StreamsOf};
 use crate::ingress::{GatewayOf, RoutesOfHost};
@@ -31,6 +31,8 @@ pub enum Root {
     EdgeHost(Arc<str>),
     /// The DestinationRule of a Service that Ingresses with annotations name.
     EdgeService(ObjectName),
+    /// The ServiceEntry of a Service of the type ExternalName that Ingresses with annotations name.
+    EdgeEntry(ObjectName),
     /// What is wrong with an Ingress with annotations.
     EdgeIngress(ObjectName),
     /// What is wrong with the ConfigMap `higress-https`.
@@ -75,6 +77,7 @@ macro_rules! with_derivation {
             Root::EdgeGateway(host) => $act!(GatewayOfHost(host.clone())),
             Root::EdgeHost(host) => $act!(RoutesOfEdgeHost(host.clone())),
             Root::EdgeService(name) => $act!(RuleOfService(name.clone())),
+            Root::EdgeEntry(name) => $act!(EntryOfService(name.clone())),
             Root::EdgeIngress(name) => $act!(FindingsOf(name.clone())),
             Root::EdgeHttps(name) => $act!(FindingsOfHttps(name.clone())),
             Root::KnativeGateway(place) => $act!(knative::GatewayOfHost(place.clone())),
@@ -122,6 +125,12 @@ impl Root {
                 let service = ObjectName::new(name.namespace.clone(), &**service);
                 emit(Root::EdgeService(service));
             }
+        }
+        if let AnyObject::Service(service) = object
+            && &*service.spec.service_type == "ExternalName"
+            && service.meta.name.cluster.is_none()
+        {
+            emit(Root::EdgeEntry(service.meta.name.clone()));
         }
         if let AnyObject::ConfigMap(map) = object
             && map.meta.name.name.as_str() == CONFIG_MAP

@@ -37,7 +37,11 @@ pub async fn syncz(client: &mut Client) -> anyhow::Result<Vec<Row>> {
 ///
 /// When there is no such answer.
 pub async fn config_dump(pages: SocketAddr, proxy: &str) -> anyhow::Result<Value> {
-    let reply = get(pages, &format!("/debug/config_dump?proxyID={proxy}")).await?;
+    let reply = get(
+        pages,
+        &format!("/debug/config_dump?proxyID={proxy}&include_eds"),
+    )
+    .await?;
     ensure!(reply.status == 200, "{}", reply.text());
     reply.json()
 }

@@ -54,7 +54,7 @@ impl Sync {
             sent,
             revision: value["revision"].as_u64().unwrap_or_default(),
             acked_at: value["ackedTime"].as_str().and_then(micros),
-            refused: value["refused"].as_str().map(str::to_owned),
+            refused: value["lastError"].as_str().map(str::to_owned),
         }
     }
 }

@@ -7,8 +7,8 @@ use store::Snapshot;
 /// Names that are listed where one is unknown.
 const LISTED: usize = 20;
 
-/// The object that `KIND/NAMESPACE/NAME` or, of cluster scope, `KIND/NAME` means. The kind is taken in any case and as
-/// a plural too; where several kinds have the name, it is the one of which there is such an object. `@CLUSTER` behind it means
+/// The object that `KIND/NAMESPACE/NAME` or, of cluster scope, `KIND/NAME` means. The kind is taken in any case, as
+/// a plural and by its short names too; where several kinds have the name, it is the one of which there is such an object. `@CLUSTER` behind it means
 /// that of a remote cluster.
 ///
 /// # Errors
@@ -26,8 +26,12 @@ pub(crate) fn find_object(snapshot: &Snapshot, text: &str) -> Result<ObjectKey, 
         _ => return Err(format!("{text:?} is not KIND/NAMESPACE/NAME")),
     };
     let name = name.in_cluster(cluster.as_ref());
-    let named =
-        |k: &&Kind| k.name().eq_ignore_ascii_case(kind) || k.plural().eq_ignore_ascii_case(kind);
+    let named = |k: &&Kind| {
+        let mut names = [k.name(), k.plural()].into_iter();
+        let mut short = k.short_names().iter();
+        names.any(|name| name.eq_ignore_ascii_case(kind))
+            || short.any(|name| name.eq_ignore_ascii_case(kind))
+    };
     let kinds: Vec<Kind> = Kind::ALL.iter().filter(named).copied().collect();
     let Some(first) = kinds.first() else {
         return Err(format!("there is no kind {kind:?}"));
@@ -117,6 +121,8 @@ mod tests {
         assert_eq!(find("Gateway/shop/edge"), Ok("Gateway shop/edge".into()));
         assert_eq!(find("gateways/shop/edge"), Ok("Gateway shop/edge".into()));
         assert_eq!(find("Namespace/shop"), Ok("Namespace shop".into()));
+        assert_eq!(find("gtw/shop/edge"), Ok("Gateway shop/edge".into()));
+        assert_eq!(find("ns/shop"), Ok("Namespace shop".into()));
         let refused = |text: &str| find(text).err().unwrap_or_default();
         assert_eq!(
             refused("Gateway/shop/egde"),

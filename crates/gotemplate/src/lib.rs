@@ -43,6 +43,11 @@ pub struct Template {
 }
 
 impl Template {
+    /// What it was parsed from.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Parses a template. Every function that it names has to be known.
     pub fn parse(name: &str, text: &str, functions: &Functions) -> Result<Self, Error> {
         if text.len() > MAX_TEMPLATE {

@@ -15,7 +15,7 @@ use model::kinds::istio::{
     AuthorizationPolicy, DestinationRule, PeerAuthentication, RequestAuthentication,
     TrafficExtension, WasmPlugin,
 };
-use model::kinds::kube::Ingress;
+use model::kinds::kube::{Ingress, IngressRule};
 use model::object::Object;
 use proto_istio::extensions::PluginType;
 use proto_istio::extensions::traffic_extension::FilterConfig;
@@ -70,9 +70,7 @@ impl Query<Snapshot> for ClosedObjects {
                 "connections to {host} have TLS as far as its settings can be read, and fail where they cannot"
             )
         });
-        find::<Ingress>(cx, &mut found, |_| {
-            "requests for its paths get 503".to_owned()
-        });
+        find::<Ingress>(cx, &mut found, of_ingress);
         find::<BackendTlsPolicy>(cx, &mut found, |policy| {
             let refs = policy.spec.target_refs.iter();
             let name = |to: &PolicyTargetRef| match *to.name == *EVERY_SERVICE {
@@ -108,6 +106,17 @@ impl Query<Snapshot> for ClosedObjects {
             refused(of, &covered(&target, &root))
         });
         found.into()
+    }
+}
+
+/// What a closed Ingress does, in words.
+fn of_ingress(ingress: &Object<Ingress>) -> String {
+    let namespace = ingress.namespace();
+    match ingress.spec.rules.iter().any(IngressRule::is_unread) {
+        true => format!(
+            "a host of it cannot be read, so requests for all Ingresses of namespace {namespace} get 503"
+        ),
+        false => "requests for its paths get 503".to_owned(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use model::edge::{McpEntry, Need, Rpc};
+use model::edge::{ExternalAuth, McpEntry, Need, Outside, Rpc};
 use model::object::ObjectName;
 use proto_istio::networking::Destination;
 use store::Snapshot;
@@ -22,6 +22,8 @@ pub struct Asked {
     pub standins: BTreeSet<Standin>,
     /// The clusters whose endpoints are sent calls of Dubbo.
     pub calls: BTreeSet<Calls>,
+    /// The services outside of the mesh that decide about requests.
+    pub outside: BTreeSet<Outside>,
     /// What Higress's filter for MCP is told, by the names of routes.
     pub entries: BTreeSet<(String, McpEntry)>,
     /// The routes that ask for what only some proxies can do.
@@ -42,6 +44,7 @@ impl Asked {
         self.needs.extend(&other.needs);
         self.standins.extend(other.standins.iter().cloned());
         self.calls.extend(other.calls.iter().cloned());
+        self.outside.extend(other.outside.iter().cloned());
         self.entries.extend(other.entries.iter().cloned());
         self.by.extend(other.by.iter().cloned());
     }
@@ -133,6 +136,10 @@ impl Query<Snapshot> for AskedBy {
             let entry = entry.map(|entry| (http.name.clone(), entry));
             asked.entries.extend(entry);
             asked.needs.extend(needs);
+            let external = route.external.as_ref();
+            asked
+                .outside
+                .extend(external.and_then(ExternalAuth::outside));
             for to in http.route.iter().filter_map(|r| r.destination.as_ref()) {
                 asked.standins.extend(rule.standin(*at, to));
                 if rule.calls(*at) {

@@ -55,9 +55,9 @@ pub mod code {
     pub const NO_MODULE: &str = "PIL0462";
     /// A part of a WasmPlugin cannot be used.
     pub const UNUSABLE_PLUGIN: &str = "PIL0463";
-    /// A server of a Gateway is not served.
+    /// A server of a Gateway is not served: an older one has its port or name, or its address or files are not allowed.
     pub const SERVER_REFUSED: &str = "PIL0501";
-    /// The credential of a server is not there for the proxy.
+    /// A proxy does not get the credential of a server: it is not there, or the proxy may not read it.
     pub const NO_CREDENTIAL: &str = "PIL0502";
     /// A Secret or ConfigMap holds a certificate, key or list of revocations that proxies refuse.
     pub const UNUSABLE_CREDENTIAL: &str = "PIL0503";
@@ -79,7 +79,7 @@ pub mod code {
     pub const OVER_LIMIT: &str = "PIL0601";
     /// A value is one that Envoy refuses: what has it is closed or left out.
     pub const REFUSED_BY_ENVOY: &str = "PIL0602";
-    /// What would be made of an object is beyond the budget of its namespace, or the ports that its namespace may open.
+    /// An object is not served: those of its kind in the namespace exceed its budget, or have opened all ports that they may.
     pub const OVER_BUDGET: &str = "PIL0603";
 }
 

@@ -3,11 +3,14 @@
 //! Istio: pilot/pkg/model/gateway.go and push_context.go mergeGateways, 1.32.
 
 mod author;
+mod below;
 mod bind;
 mod charge;
+mod home;
 mod merge;
 mod owned;
 mod ports;
+mod redirects;
 mod select;
 mod server;
 
@@ -29,7 +32,8 @@ use crate::proxy::Traits;
 use crate::reserved::Reserved;
 
 pub use charge::GatewaysOver;
-pub use owned::{ClaimsAt, NotOwnedAt, Owners, OwnersAt, routed};
+pub use owned::{NotOwnedAt, Owners, OwnersAt, routed};
+pub use redirects::{Redirects, RefusedRedirects};
 pub use server::{is_http, is_passthrough, is_tls, terminates_https};
 
 /// What decides the servers of a gateway proxy.

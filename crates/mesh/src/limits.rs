@@ -165,17 +165,75 @@ impl Budget {
     }
 }
 
-/// The finding that nothing of its namespace's budget is left for an object.
-pub fn over_budget(of: (Kind, &ObjectName), path: impl Into<String>, effect: &str) -> Diagnostic {
-    let (kind, name) = of;
-    let why = format!(
-        "{effect}: what the objects of kind {} in the namespace {} make together, the oldest first, is beyond its budget",
-        kind.name(),
-        name.namespace
-    );
-    about_named(kind, name, code::OVER_BUDGET, Severity::Error, why)
-        .at(path.into())
-        .help("shorten the lists that multiply each other, or raise PILOTHOUSE_NAMESPACE_BUDGET")
+/// So many objects of a kind in a namespace are each reported as being over its budget.
+const MOST_REPORTED: usize = 100;
+
+/// The objects of one kind in a namespace that are over its budget, as they are reported: each of the first, and the rest in one
+/// finding, so that whoever writes very many costs nobody the findings about them.
+#[derive(Debug)]
+pub struct OverBudget {
+    kind: Kind,
+    path: &'static str,
+    effect: &'static str,
+    count: usize,
+    /// The first that is not reported by itself.
+    next: Option<ObjectName>,
+}
+
+impl OverBudget {
+    /// Of objects of a kind: the field that is too much, and what becomes of the object.
+    pub fn new(kind: Kind, path: &'static str, effect: &'static str) -> Self {
+        Self {
+            kind,
+            path,
+            effect,
+            count: 0,
+            next: None,
+        }
+    }
+
+    /// Reports each of them.
+    pub fn report_all<'n>(
+        mut self,
+        names: impl IntoIterator<Item = &'n ObjectName>,
+        found: &mut Vec<Diagnostic>,
+    ) {
+        for name in names {
+            self.report(name, found);
+        }
+        self.finish(found);
+    }
+
+    /// Reports one of them.
+    pub fn report(&mut self, name: &ObjectName, found: &mut Vec<Diagnostic>) {
+        self.count += 1;
+        if self.count <= MOST_REPORTED {
+            found.push(self.finding(name, self.effect));
+        } else if self.next.is_none() {
+            self.next = Some(name.clone());
+        }
+    }
+
+    /// Reports the rest.
+    pub fn finish(self, found: &mut Vec<Diagnostic>) {
+        if let Some(name) = &self.next {
+            let effect = self.effect;
+            let further = self.count - MOST_REPORTED - 1;
+            let effect = format!("{effect}, and so it is with {further} others of the namespace");
+            found.push(self.finding(name, &effect));
+        }
+    }
+
+    fn finding(&self, name: &ObjectName, effect: &str) -> Diagnostic {
+        let why = format!(
+            "{effect}: the objects of kind {} in the namespace {} together exceed its budget, and those that come before it have used it up",
+            self.kind.name(),
+            name.namespace
+        );
+        about_named(self.kind, name, code::OVER_BUDGET, Severity::Error, why)
+            .at(self.path)
+            .help("make lists of the object or of those before it shorter, delete some, or raise PILOTHOUSE_NAMESPACE_BUDGET")
+    }
 }
 
 /// The finding that a field of an object makes too much.
@@ -187,4 +245,35 @@ pub fn exceeded(
     about_named(kind, name, code::OVER_LIMIT, Severity::Error, why)
         .at(path.into())
         .help("split the object, or shorten one of the lists that multiply each other")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_objects_over_a_budget_are_reported_each_and_the_rest_together() {
+        let reported = |objects: usize| {
+            let names: Vec<ObjectName> = (0..objects)
+                .map(|n| ObjectName::new("shop", format!("s{n:03}")))
+                .collect();
+            let mut found = Vec::new();
+            let over = OverBudget::new(Kind::Service, "spec.ports", "it is not there");
+            over.report_all(&names, &mut found);
+            found
+        };
+        assert_eq!(reported(MOST_REPORTED).len(), MOST_REPORTED);
+        let found = reported(MOST_REPORTED + 3);
+        let (last, each) = found.split_last().unwrap();
+        assert_eq!(each.len(), MOST_REPORTED);
+        assert!(each[0].message.starts_with("it is not there: the objects"));
+        assert_eq!(
+            last.object.as_ref().unwrap().to_string(),
+            "Service shop/s100"
+        );
+        assert!(
+            last.message
+                .starts_with("it is not there, and so it is with 2 others of the namespace: ")
+        );
+    }
 }

@@ -95,6 +95,13 @@ impl<'a> Traits<'a> {
         self.text(key)?.parse().ok()
     }
 
+    /// Whether it is a gRPC library that routes, balances and encrypts by itself.
+    ///
+    /// Istio: pilot/pkg/model/context.go IsProxylessGrpc, 1.32.
+    pub fn is_grpc(&self) -> bool {
+        self.node.role == Role::Sidecar && self.text("GENERATOR").as_deref() == Some("grpc")
+    }
+
     /// The IP families that it has addresses of.
     pub fn families(&self) -> Families {
         let addresses = &self.node.addresses;
@@ -195,7 +202,10 @@ fn labels_of_objects(cx: &Cx<'_, Snapshot>, identity: &Identity<'_>) -> Option<L
         // ServiceEntries are of the configured cluster.
         return None;
     }
-    let mut addresses = identity.node.addresses.iter();
+    // Whatever listens on a machine may stand at loopback, beside the proxy: what the proxy states is about itself.
+    let states_labels = !identity.node.labels.is_empty();
+    let addresses = identity.node.addresses.iter();
+    let mut addresses = addresses.filter(|address| !(states_labels && address.is_loopback()));
     addresses.find_map(|address| services::labels_at(cx, identity, &address.to_string()))
 }
 

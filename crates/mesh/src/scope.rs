@@ -11,6 +11,7 @@ mod merge;
 mod select;
 
 pub use copies::{Suspect, Suspects, any_suspect, refused_in, suspects_in};
+pub use merge::apart;
 
 use std::sync::Arc;
 

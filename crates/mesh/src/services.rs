@@ -26,6 +26,7 @@ mod mcs;
 pub(crate) mod network;
 mod pod;
 mod pool;
+mod remembered;
 mod targets;
 mod trust_domain;
 mod visibility;
@@ -46,6 +47,7 @@ use store::{ObjectIndex, Reads, Snapshot};
 pub use accounts::AccountsOf;
 pub use address::Addressing;
 pub use allocation::{Allocation, Displaced, DisplacedAddresses};
+use charge::crowded_out;
 pub use charge::{ServicesOver, SlicesOver, entry_is_over};
 pub use cluster_local::is_cluster_local;
 pub use endpoints::EndpointsOf;
@@ -58,6 +60,7 @@ pub use mcs::ImportedService;
 pub use network::network_of;
 pub use pod::{PodOf, WorkloadOfPod, pod_of};
 pub use pool::PoolHosts;
+pub use remembered::to_remember;
 pub use targets::{labels_at, targets_of};
 pub use workload::{Topology, with_topology};
 pub use workload::{Workload, WorkloadOfEntry};
@@ -86,6 +89,8 @@ impl Query<Snapshot> for InNamespace {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> ServiceList {
         let mut services = Vec::new();
         let mut names = cx.names_in::<KubeObject>(&self.0);
+        let left_out = crowded_out(cx, &self.0);
+        names.retain(|name| !left_out.contains(name));
         names.extend(pool::names_in(cx, &self.0));
         names.sort();
         for name in once(names) {

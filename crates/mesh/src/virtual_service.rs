@@ -10,6 +10,7 @@ mod delegate;
 mod destinations;
 mod owned;
 mod resolve;
+mod spec;
 #[cfg(test)]
 mod tables;
 mod weight;
@@ -36,6 +37,7 @@ pub use delegate::find as delegate;
 pub use destinations::{Destinations, DestinationsOf};
 pub use owned::NotOwnedInMesh;
 pub use resolve::host_name;
+pub use spec::RuleSpec;
 
 /// The name under which every sidecar is a gateway.
 pub const MESH: &str = "mesh";
@@ -82,7 +84,7 @@ pub struct ResolvedVirtualService {
     /// What it was made from.
     pub semantics: Semantics,
     /// The rule itself.
-    pub spec: VirtualService,
+    pub spec: RuleSpec,
     /// About the bytes that its routes make, once: the more of those for requests and those for connections.
     pub weight: usize,
     /// What of it is refused because it makes too much.
@@ -243,7 +245,7 @@ impl Query<Snapshot> for VirtualServiceOf {
             made_from: derived.and_then(|made| made.from.first()).cloned(),
             created: object.meta.created,
             semantics,
-            spec,
+            spec: RuleSpec::of(&object, spec),
             sessions,
             edge,
         }))
@@ -275,7 +277,7 @@ impl Query<Snapshot> for RefusedVirtualService {
             made_from: rule.made_from.clone(),
             export_to: rule.export_to.clone(),
             excess: rule.excess.clone(),
-            spec,
+            spec: RuleSpec::Made(Box::new(spec)),
             sessions: BTreeMap::new(),
             edge: BTreeMap::new(),
             ..*rule

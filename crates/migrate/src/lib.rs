@@ -3,11 +3,12 @@
 //! [`World::load`] takes the objects of a cluster, chooses the Ingresses that ingress-nginx serves, and derives from
 //! them what Pilothouse serves in their place. [`report`] says of each of them what is the same, what differs and what
 //! is not supported; [`compare`] says whether requests go where they went; [`show`] prints both, and [`manifests`] writes
-//! what takes their place. What an annotation means is not decided here: `annotations` and `convert` say
-//! so, and this crate gathers it.
+//! what takes their place. [`alone`] says what is wrong with Ingresses whatever else there is. What an annotation means is not
+//! decided here: `annotations` and `convert` say so, and this crate gathers it.
 //!
 //! Secrets are looked for, never shown. There is no I/O.
 
+pub mod alone;
 mod assumed;
 mod class;
 pub mod compare;

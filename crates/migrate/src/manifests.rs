@@ -26,7 +26,7 @@ const LONGEST: usize = 200;
 /// The kinds that manifests are of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Kinds {
-    /// Gateways, VirtualServices and DestinationRules.
+    /// Gateways, VirtualServices, DestinationRules and ServiceEntries.
     #[default]
     Istio,
     /// Gateways, HTTPRoutes and what belongs to them.

@@ -182,7 +182,7 @@ fn of_ingress(
 ) -> OfIngress {
     let name = &ingress.meta.name;
     let read = annotations::read(&ingress.meta.annotations, Dialect::Nginx, &world.defaults);
-    let (annotations, mut fields) = annotation::lines(ingress, &read, findings);
+    let (annotations, mut fields) = annotation::lines(&world.snapshot, ingress, &read, findings);
     if let Some(class) = world.unnamed.get(name) {
         let how = format!("names no class and is taken for one of {class}: state it");
         fields.push(Line {

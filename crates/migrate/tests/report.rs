@@ -11,9 +11,13 @@ fn report(yaml: &str) -> Report {
 }
 
 fn shown(report: &Report, form: Form) -> String {
+    shown_within(report, form, 80)
+}
+
+fn shown_within(report: &Report, form: Form, width: usize) -> String {
     let style = Style {
         color: false,
-        width: 80,
+        width,
         details: false,
     };
     let mut out = Vec::new();
@@ -42,6 +46,17 @@ fn the_summary_fits_a_screen() {
     let longest = text.lines().map(|line| line.chars().count()).max();
     assert!(longest <= Some(80), "{text}");
     assert!(text.contains("more: --details"), "{text}");
+}
+
+#[test]
+fn what_no_terminal_reads_is_not_cut() {
+    let spec = "{ingressClassName: nginx, rules: [{host: a.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}";
+    let annotation =
+        "nginx.ingress.kubernetes.io/temporal-redirect: https://b.example.com/$http_x_some_header";
+    let report = report(&ingress("a", &[annotation.to_owned()], spec));
+    let text = |width| shown_within(&report, Form::Text, width);
+    assert!(text(80).contains('…'), "{}", text(80));
+    assert!(!text(usize::MAX).contains('…'), "{}", text(usize::MAX));
 }
 
 #[test]
@@ -111,6 +126,38 @@ fn secrets_are_never_shown() {
         let text = shown(&report, form);
         assert!(!text.contains("geheim") && !text.contains("anna"), "{text}");
     }
+}
+
+#[test]
+fn a_backend_that_nginx_looks_up_and_that_is_refused_here_is_not_supported() {
+    let spec = |service: &str| {
+        format!(
+            "{{ingressClassName: nginx, rules: [{{host: a.com, http: {{paths: [{{path: /, pathType: Prefix, backend: {{service: {{name: {service}, port: {{number: 80}}}}}}}}]}}}}]}}"
+        )
+    };
+    let services = "
+{apiVersion: v1, kind: Service, metadata: {name: outside, namespace: shop}, spec: {type: ExternalName, externalName: files.example.org}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: inside, namespace: shop}, spec: {type: ExternalName, externalName: web.shop.pod.cluster.local}}
+---
+";
+    let verdict = |service: &str| {
+        let report = report(&[services, &ingress("web", &[], &spec(service))].concat());
+        let told = report.ingresses[0].fields.first().cloned();
+        let how = told.iter().flat_map(|line| &line.how);
+        let how: Vec<String> = how.map(ToString::to_string).collect();
+        (report.verdict(), how.concat())
+    };
+    assert_eq!(verdict("outside"), (Verdict::Same, String::new()));
+    let (told, how) = verdict("inside");
+    assert_eq!(told, Verdict::Unsupported, "{how}");
+    assert!(
+        how.contains("is an alias of web.shop.pod.cluster.local"),
+        "{how}"
+    );
+    // nginx has nowhere to send them either.
+    let (told, how) = verdict("none");
+    assert_eq!(told, Verdict::Different, "{how}");
 }
 
 #[test]

@@ -29,6 +29,20 @@ impl Age {
             Self::First | Self::Undated | Self::Last => None,
         }
     }
+
+    /// What puts something of this age before something of another, as findings word it: a verb and what belongs to it. Whoever
+    /// calls this knows that it comes first; of equal ages names decide.
+    pub fn why_before(self, later: Self) -> &'static str {
+        match (self, later) {
+            (Self::Since(one), Self::Since(other)) if one < other => "is older",
+            (Self::Since(_), Self::Undated) => "alone has a creationTimestamp",
+            (Self::First, Self::Since(_) | Self::Undated) => "comes before what people write",
+            (Self::First | Self::Since(_) | Self::Undated, Self::Last) => {
+                "comes before what a registry lists"
+            }
+            _ => "comes first by name",
+        }
+    }
 }
 
 impl From<Option<Timestamp>> for Age {
@@ -75,5 +89,26 @@ mod tests {
                 Age::Last
             ]
         );
+    }
+
+    #[test]
+    fn only_what_has_an_earlier_date_is_called_older() {
+        let dated = |seconds| Age::Since(Timestamp(seconds));
+        let table = [
+            (dated(1), dated(2), "is older"),
+            (dated(1), dated(1), "comes first by name"),
+            (Age::Undated, Age::Undated, "comes first by name"),
+            (dated(1), Age::Undated, "alone has a creationTimestamp"),
+            (Age::First, dated(1), "comes before what people write"),
+            (Age::First, Age::First, "comes first by name"),
+            (
+                Age::Undated,
+                Age::Last,
+                "comes before what a registry lists",
+            ),
+        ];
+        for (first, later, words) in table {
+            assert_eq!(first.why_before(later), words, "{first:?} {later:?}");
+        }
     }
 }

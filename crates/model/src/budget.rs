@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use proto_istio::networking::ServiceEntry;
 
 use crate::age::Age;
+use crate::kinds::Kind;
 use crate::object::ObjectName;
 
 /// How many leading bits of a charge count.
@@ -36,6 +37,27 @@ const FREE_BYTES: usize = 16 << 10;
 /// In a namespace with more objects of a kind than this, small ones pay as well: together they may make as much as large ones.
 pub const CROWD: usize = 5_000;
 
+/// The same for services, as a namespace may hold those of a whole mesh: as many as a budget of 64 MiB has room for.
+pub const CROWD_OF_SERVICES: usize = (64 << 20) / CLUSTER_BYTES;
+
+/// How many objects of a kind a namespace may have before small ones pay as well.
+pub fn crowd(kind: Kind) -> usize {
+    match kind {
+        Kind::Service | Kind::ServiceEntry => CROWD_OF_SERVICES,
+        _ => CROWD,
+    }
+}
+
+/// How many objects of a kind a namespace may have at most of which something is made, where small ones pay as well: the least that
+/// one is charged is a cluster, or a route.
+pub fn most_served(kind: Kind, budget: usize) -> usize {
+    let least = match kind {
+        Kind::Service | Kind::ServiceEntry => CLUSTER_BYTES,
+        _ => ROUTE_BYTES,
+    };
+    crowd(kind).max(budget / least)
+}
+
 /// What an object is charged that makes so many bytes: nothing up to [`FREE_BYTES`], unless its namespace is `crowded`; all of it
 /// beyond. Who does not need to know is not asked.
 pub fn charge(made: usize, crowded: impl FnOnce() -> bool) -> usize {
@@ -52,8 +74,9 @@ pub fn rounded(made: usize) -> usize {
 }
 
 /// What a ServiceEntry is charged that has so many endpoints: each host at each address has each port, and each of these has all
-/// endpoints. What is charged nothing costs nobody a look, however many there are: a namespace may hold all services of a mesh.
-pub fn of_entry(spec: &ServiceEntry, endpoints: usize) -> usize {
+/// endpoints. What is charged nothing costs nobody a look, unless its namespace is `crowded`: a namespace may hold all services of a
+/// mesh.
+pub fn of_entry(spec: &ServiceEntry, endpoints: usize, crowded: bool) -> usize {
     let factors = [
         spec.hosts.len(),
         spec.addresses.len().max(1),
@@ -61,24 +84,33 @@ pub fn of_entry(spec: &ServiceEntry, endpoints: usize) -> usize {
     ];
     let ports = factors.into_iter().fold(1, usize::saturating_mul);
     let names: usize = spec.subject_alt_names.iter().map(String::len).sum();
-    of_ports(ports, CLUSTER_BYTES.saturating_add(names), endpoints)
+    of_ports(
+        ports,
+        CLUSTER_BYTES.saturating_add(names),
+        endpoints,
+        crowded,
+    )
 }
 
-/// Whether a ServiceEntry may be charged. Of others nobody needs to know what they are charged.
+/// Whether a ServiceEntry may be charged where its namespace is not crowded. Of others nobody needs to know what they are charged.
 pub fn may_pay(spec: &ServiceEntry) -> bool {
-    spec.workload_selector.is_some() || of_entry(spec, spec.endpoints.len()) > 0
+    spec.workload_selector.is_some() || of_entry(spec, spec.endpoints.len(), false) > 0
 }
 
 /// What a Service is charged that has so many ports, and so many endpoints at each beside those of its slices.
-pub fn of_service(ports: usize, endpoints: usize) -> usize {
-    of_ports(ports, CLUSTER_BYTES, endpoints)
+pub fn of_service(ports: usize, endpoints: usize, crowded: bool) -> usize {
+    of_ports(ports, CLUSTER_BYTES, endpoints, crowded)
 }
 
-/// What ports are charged of which each takes so much, and has so many endpoints. A few are free, but not their endpoints.
-fn of_ports(ports: usize, each: usize, endpoints: usize) -> usize {
+/// What ports are charged of which each takes so much, and has so many endpoints. A few are free, but not their endpoints; in a
+/// crowd these few cost as much as one.
+fn of_ports(ports: usize, each: usize, endpoints: usize, crowded: bool) -> usize {
     let beyond = ports.saturating_sub(FREE_PORTS).saturating_mul(each);
+    let few = if crowded && ports > 0 { each } else { 0 };
     let listed = of_slice(endpoints, ports);
-    charge(beyond, || false).saturating_add(listed)
+    charge(beyond, || false)
+        .saturating_add(few)
+        .saturating_add(listed)
 }
 
 /// What an EndpointSlice is charged: each of its addresses has each of its ports.

@@ -199,6 +199,8 @@ pub enum Change {
     Certificate(Arc<str>, Option<Arc<WorkloadCertificate>>),
     /// What the API of a cluster says of a workload's access to Secrets; nothing where nobody asks any more.
     Access(AccessKey, Option<Arc<Access>>),
+    /// The identities that the endpoints of a service had when it had any; nothing where it is to have none without them.
+    Identities(ServiceKey, Option<Arc<[Arc<str>]>>),
     /// The roots of the mesh's own authority; nothing where it has none.
     Roots(Option<Arc<MeshRoots>>),
     /// What the options of an edge are read from beside their ConfigMap was replaced.
@@ -230,6 +232,7 @@ impl Change {
             | Change::Addresses(..)
             | Change::Certificate(..)
             | Change::Access(..)
+            | Change::Identities(..)
             | Change::Roots(_)
             | Change::EdgeDocuments(_)
             | Change::RemoteIngresses(_)

@@ -51,7 +51,7 @@ pub struct Excerpt {
     pub length: u32,
     /// Characters of the line before the text.
     pub skipped: u32,
-    /// The line, or of a long one the part around the characters.
+    /// The line, or of a long one the part around the characters; empty where it may hold a secret.
     pub text: Arc<str>,
 }
 
@@ -67,7 +67,7 @@ impl Diagnostic {
             severity,
             object: None,
             origin: None,
-            path: "".into(),
+            path: Arc::default(),
             message,
             help: None,
             excerpt: None,

@@ -4,6 +4,7 @@
 //! filters of stock Envoy. Like all of [`Derived`](crate::Derived), no document can set it.
 
 mod documents;
+mod front;
 mod mcp;
 mod remotes;
 mod rpc;
@@ -18,6 +19,7 @@ use ipnet::IpNet;
 use crate::template::Asker;
 
 pub use documents::{EdgeDocuments, EdgeFile};
+pub use front::Front;
 pub use mcp::{Mcp, McpEntry, Moved, Transport};
 pub use remotes::{RemoteIngress, RemoteIngresses};
 pub use rpc::{Argument, ArgumentSource, Dubbo, HttpMethod, Method, Passed, Rpc};
@@ -49,6 +51,9 @@ pub struct EdgeRoute {
     /// Backends are told of clients in the headers that ingress-nginx sets (`x-real-ip`, `x-forwarded-host`, ...); what clients
     /// state in them themselves does not pass.
     pub tells_clients: bool,
+    /// Headers of requests whose names have underscores do not pass: a backend that reads headers as CGI does takes
+    /// `x_forwarded_for` for `x-forwarded-for`.
+    pub drops_underscores: bool,
     /// `strict-transport-security` of answers over TLS.
     pub hsts: Option<Arc<str>>,
 }
@@ -96,18 +101,18 @@ impl fmt::Debug for Users {
 /// A service that decides about each request by HTTP.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ExternalAuth {
-    /// The service's host in the mesh, as a destination names it.
+    /// The service's host in the mesh, as a destination names it; with `tls` a name in the DNS.
     pub host: Arc<str>,
     /// Its port.
     pub port: u16,
-    /// The `:authority` of the request to it.
+    /// The `:authority` of the request to it; in it `%HOST%` is the host of the request itself, without a port.
     pub authority: Arc<str>,
     /// The path of the request to it, in which `%REQ(name)%` and its like stand for what they do in `headers`, and `%%` for a
     /// percent sign; what was asked for is in headers, not added to it.
     pub path: Arc<str>,
     /// The method of the request to it; that of the request itself where absent.
     pub method: Option<Arc<str>>,
-    /// Whether it is called over TLS.
+    /// Whether it is outside of the mesh, and called over TLS.
     pub tls: bool,
     /// Headers of its answer that the backend gets, in lower case.
     pub to_backend: Vec<Arc<str>>,
@@ -123,6 +128,32 @@ pub struct ExternalAuth {
     pub headers: BTreeMap<Arc<str>, Arc<str>>,
     /// How long it may take.
     pub timeout: Duration,
+}
+
+impl ExternalAuth {
+    /// The service, if it is outside of the mesh.
+    pub fn outside(&self) -> Option<Outside> {
+        self.tls.then(|| Outside {
+            host: self.host.clone(),
+            port: self.port,
+        })
+    }
+}
+
+/// A service outside of the mesh, found by DNS and called over TLS; its certificate is checked by the roots of the system.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Outside {
+    /// Its host, which its certificate is for.
+    pub host: Arc<str>,
+    /// Its port.
+    pub port: u16,
+}
+
+impl Outside {
+    /// The name of its cluster.
+    pub fn cluster(&self) -> String {
+        format!("auth;{}:{}", self.host, self.port)
+    }
 }
 
 /// How many requests are served in a time: a token bucket in each proxy.
@@ -183,6 +214,8 @@ pub enum Need {
     Rest,
     /// [`EdgeRoute::rpc`].
     Rpc,
+    /// [`EdgeRoute::drops_underscores`].
+    Underscores,
 }
 
 impl Need {
@@ -193,7 +226,7 @@ impl Need {
 
     /// Whether a route that asks for it is closed where nothing does it.
     pub fn closes(self) -> bool {
-        self != Self::Session
+        !matches!(self, Self::Session | Self::Underscores)
     }
 }
 
@@ -220,6 +253,7 @@ impl EdgeRoute {
                 Need::Fallback,
             ),
             (self.rpc.is_some(), Need::Rpc),
+            (self.drops_underscores, Need::Underscores),
         ];
         needs.extend(
             others

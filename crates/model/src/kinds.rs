@@ -6,6 +6,7 @@ pub mod istio;
 pub mod knative;
 pub mod kube;
 pub mod multicluster;
+mod short_names;
 
 use std::fmt;
 use std::sync::Arc;

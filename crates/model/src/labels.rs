@@ -1,11 +1,31 @@
 //! Label and annotation maps, and selection by them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-/// A sorted map of labels or annotations; clones share it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, serde::Serialize)]
-pub struct Labels(Arc<BTreeMap<Arc<str>, Arc<str>>>);
+type Pairs = BTreeMap<Arc<str>, Arc<str>>;
+
+/// What all share that have none, as most objects have no annotations, or no selector.
+static NONE: LazyLock<Arc<Pairs>> = LazyLock::new(Arc::default);
+
+/// A sorted map of labels or annotations; clones share it, and all empty ones are one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
+pub struct Labels(Arc<Pairs>);
+
+impl Default for Labels {
+    fn default() -> Self {
+        Self(NONE.clone())
+    }
+}
+
+impl From<Pairs> for Labels {
+    fn from(pairs: Pairs) -> Self {
+        match pairs.is_empty() {
+            true => Self::default(),
+            false => Self(Arc::new(pairs)),
+        }
+    }
+}
 
 impl Labels {
     /// The value of a label.
@@ -55,12 +75,8 @@ impl Labels {
 
 impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        Self(Arc::new(
-            pairs
-                .into_iter()
-                .map(|(k, v)| (k.into(), v.into()))
-                .collect(),
-        ))
+        let pairs = pairs.into_iter().map(|(k, v)| (k.into(), v.into()));
+        Self::from(pairs.collect::<Pairs>())
     }
 }
 
@@ -146,9 +162,7 @@ fn between_alphanumerics(text: &str, others: impl Fn(u8) -> bool) -> bool {
 
 impl<'de> serde::Deserialize<'de> for Labels {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(Arc::new(serde::Deserialize::deserialize(
-            deserializer,
-        )?)))
+        <Pairs as serde::Deserialize>::deserialize(deserializer).map(Self::from)
     }
 }
 
@@ -169,6 +183,15 @@ mod tests {
         }
         assert!(Arc::ptr_eq(&all[0].0, &all[2].0));
         assert_eq!(all, [labels("a"), labels("b"), labels("a")]);
+    }
+
+    #[test]
+    fn all_empty_ones_are_one() {
+        let read: Labels = serde_json::from_str("{}").unwrap();
+        let gathered = Labels::from_iter([("", ""); 0]);
+        for none in [read, gathered] {
+            assert!(Arc::ptr_eq(&none.0, &Labels::default().0));
+        }
     }
 
     #[test]

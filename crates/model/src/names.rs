@@ -32,7 +32,7 @@ macro_rules! text_newtype {
 
         impl Default for $name {
             fn default() -> Self {
-                Self(std::sync::Arc::from(""))
+                Self(std::sync::Arc::default())
             }
         }
         impl std::ops::Deref for $name {

@@ -36,8 +36,8 @@ impl Claim {
         &self.object.name.namespace
     }
 
-    /// Why a host belongs to the namespace, for those who may not have it.
-    pub fn reason(&self, host: &str) -> String {
+    /// Why a host belongs to the namespace, for an object of others, of that age, that may not have it.
+    pub fn reason(&self, host: &str, other: (Age, &ObjectName)) -> String {
         let Self {
             object, host: of, ..
         } = self;
@@ -46,7 +46,13 @@ impl Claim {
             false => format!("claims {of:?}"),
         };
         let home = self.namespace();
-        format!("belongs to the namespace {home}: {object} {claims} and is older")
+        let first = (self.created, &object.name);
+        let decided = match age(first.0, first.1) < age(other.0, other.1) {
+            true => format!(" and {}", why_first(first, other)),
+            // The other claims nothing itself.
+            false => String::new(),
+        };
+        format!("belongs to the namespace {home}: {object} {claims}{decided}")
     }
 }
 
@@ -65,6 +71,14 @@ pub fn age(created: Age, object: &ObjectName) -> impl Ord + use<'_> {
         cluster,
     } = object;
     (created, cluster, namespace, name)
+}
+
+/// What puts an object before another in that order, as findings word it: see [`Age::why_before`].
+pub fn why_first(first: (Age, &ObjectName), later: (Age, &ObjectName)) -> &'static str {
+    match first.0 == later.0 && first.1.cluster != later.1.cluster {
+        true => "is of a cluster that comes first",
+        false => first.0.why_before(later.0),
+    }
 }
 
 /// The next wildcard that a host is below, of those that own what is below them.

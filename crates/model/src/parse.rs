@@ -10,6 +10,7 @@ mod closed;
 mod de;
 mod encode;
 mod former;
+mod head;
 mod hosts;
 mod json;
 mod judge;
@@ -24,6 +25,8 @@ mod scalar;
 mod secret;
 mod template;
 mod tree;
+mod undecoded;
+mod unsaid;
 mod yaml;
 
 use std::path::Path as FilePath;
@@ -32,7 +35,8 @@ use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Excerpt, Severity};
 use crate::kinds::{AnyObject, Kind};
-use crate::object::{Meta, Object, ObjectKey, Origin};
+use crate::names::Namespace;
+use crate::object::{Meta, Object, ObjectKey, ObjectName, Origin};
 
 pub use locate::Locator;
 
@@ -40,11 +44,14 @@ use body::Readable;
 use check::{Fault, Finding};
 use node::{Node, Span};
 
-pub use json::{from_json, from_json_judged, to_json};
+pub use json::{
+    Decoded, DuplicateKey, decode_json, decode_yaml, from_json, from_json_judged, to_json,
+};
 pub use judge::{Judge, Raw, Remark};
-pub use nearest::nearest;
-pub use node::{Path, Step};
+pub use nearest::{distance, nearest};
+pub use node::{Path, Place, Step};
 pub(crate) use tree::Tree;
+pub use undecoded::parse_undecoded;
 
 /// The namespace of objects that name none.
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -140,6 +147,11 @@ pub struct Document {
     pub object: Option<AnyObject>,
     /// What takes the place of an object that was refused and protects something ([`crate::closed`]).
     pub substitute: Option<AnyObject>,
+    /// The object whose document needs this substitute as well as its own, as a rule does that names several hosts: it counts
+    /// where that one's own substitute does.
+    pub beside: Option<ObjectKey>,
+    /// Its text is not YAML, so nobody knows where it ends.
+    pub is_broken: bool,
 }
 
 /// Reads the objects of a text. `file` is where it comes from, for people to find it.
@@ -194,6 +206,8 @@ struct Reader<'a> {
     lines: Vec<&'a str>,
     file: &'a Arc<FilePath>,
     validation: Validation,
+    /// That of the object before.
+    namespace: Namespace,
     parsed: Parsed,
 }
 
@@ -207,23 +221,51 @@ impl<'a> Reader<'a> {
             lines: text.lines().collect(),
             file,
             validation,
+            namespace: Namespace::default(),
             parsed: Parsed::default(),
         }
     }
 
     fn document(&mut self, document: yaml::Document<'_>) {
         match document.node {
-            Err(error) => {
-                self.syntax(error);
-                self.refused(document.line, None);
-                for (n, kinds) in outline::read(document.text).into_iter().enumerate() {
-                    kinds.into_iter().any(|(kind, node)| match n {
-                        0 => self.close(&node, document.line, kind),
-                        _ => self.add_closed(&node, document.line, kind),
-                    });
+            Err(error) => self.broken(error, document.text, document.line),
+            Ok(node) => {
+                let before = self.parsed.diagnostics.len();
+                let holds_secret = secret::is_in(&node);
+                self.node(node, document.line, document.duplicates);
+                if holds_secret {
+                    let found = self.parsed.diagnostics[before..].iter_mut();
+                    found
+                        .filter_map(|said| said.excerpt.as_mut())
+                        .for_each(secret::conceal);
                 }
             }
-            Ok(node) => self.node(node, document.line, document.duplicates),
+        }
+    }
+
+    /// Refuses a document that is not YAML, and closes what it is to protect.
+    fn broken(&mut self, error: yaml::SyntaxError, text: &str, line: u32) {
+        self.syntax(error);
+        if secret::may_be_in(text)
+            && let Some(said) = self.parsed.diagnostics.last_mut()
+        {
+            secret::hush(std::slice::from_mut(said));
+        }
+        self.close_text(text, line);
+    }
+
+    /// Refuses a text of which nobody knows what it holds, and closes what it is to protect.
+    fn close_text(&mut self, text: &str, line: u32) {
+        let before = self.parsed.documents.len();
+        self.refused(line, None);
+        for (n, documents) in outline::read(text).into_iter().enumerate() {
+            documents.into_iter().any(|(kind, node)| match n {
+                0 => self.close(&node, line, kind),
+                _ => self.add_closed(&node, line, kind),
+            });
+        }
+        for document in &mut self.parsed.documents[before..] {
+            document.is_broken = true;
         }
     }
 
@@ -253,20 +295,7 @@ impl<'a> Reader<'a> {
         let text = |field: &str| node.get(field).and_then(Node::as_str).unwrap_or("");
         let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
         if kind.is_empty() || api_version.is_empty() {
-            let missing = match (node.entries().is_some(), kind.is_empty()) {
-                (false, _) => format!("expected an object, found {}", node.value.form()),
-                (true, true) => "the object has no kind".to_owned(),
-                (true, false) => "the object has no apiVersion".to_owned(),
-            };
-            self.refuse(&node, line, code::NO_OBJECT, missing, None);
-            // What is no manifest may be a secret that somebody has put, or linked, among them.
-            if kind.is_empty()
-                && api_version.is_empty()
-                && let Some(said) = self.parsed.diagnostics.last_mut()
-            {
-                said.excerpt = None;
-            }
-            return;
+            return self.headless(&node, line, &kind, &api_version);
         }
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
         let listed = kind.strip_suffix("List");
@@ -275,12 +304,12 @@ impl<'a> Reader<'a> {
         {
             return self.list(node, line, item_kind, &api_version, twice);
         }
-        if kind.eq_ignore_ascii_case("List") {
-            return self.list_in_other_letters(&node, line, &kind);
+        if list::is_list(&kind) {
+            return self.misspelt_list(&node, line, &kind);
         }
         match Kind::find(group, &kind) {
             None => {
-                self.not_read(&node, line, group, &kind);
+                self.not_read(&node, line, head::group_of(&api_version), &kind);
                 self.close_earlier(&node, line, twice);
             }
             Some(found) if !found.versions().contains(&version) => {
@@ -300,50 +329,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Says why an object of an unknown kind is left out.
-    fn not_read(&mut self, node: &Node<'_>, line: u32, group: &str, kind: &str) {
-        const ISTIO: &str = ".istio.io";
-        let ours = Kind::ALL.iter().any(|k| k.group() == group);
-        let near = Kind::ALL.iter().copied().find(|known| {
-            let (kinds, groups) = (
-                nearest::distance(kind, known.name()),
-                nearest::distance(group, known.group()),
-            );
-            // A short name is near to everything, and other groups have kinds of the same name by right.
-            (kinds == 0 && groups == 0)
-                || (kinds == 1 && groups == 0 && kind.len() > 4)
-                || (kinds == 2 && groups == 0 && kind.len() > 7)
-                || (kinds == 0 && matches!(groups, 1 | 2) && group.len() > 7)
-                || (kinds == 0 && group.ends_with(ISTIO) && known.group().ends_with(ISTIO))
-                // Kinds of the Gateway API begin with an X while they are tried out.
-                || (groups == 2 && kind.strip_prefix('X') == Some(known.name()))
-        });
-        let at = node.get("kind").unwrap_or(node);
-        let message = match group {
-            "" => format!("unknown kind {kind:?}"),
-            _ => format!("unknown kind {kind:?} of {group}"),
-        };
-        if let Some(help) = former::successor(group, kind) {
-            let of = if group.is_empty() { "core/v1" } else { group };
-            let message = format!("{kind} of {of} is not read");
-            self.refuse(at, line, code::UNKNOWN_KIND, message, Some(help.to_owned()));
-        } else if let Some(near) = near {
-            let help = format!("did you mean {} of {}?", near.name(), near.api_version());
-            self.refuse(at, line, code::UNKNOWN_KIND, message, Some(help));
-            self.close(node, line, near);
-        } else if ours && group.ends_with(ISTIO) {
-            let kinds = Kind::ALL.iter().filter(|k| k.group() == group);
-            let names: Vec<_> = kinds.map(|k| k.name()).collect();
-            let help = format!("kinds of {group} are {}", names.join(", "));
-            self.refuse(at, line, code::UNKNOWN_KIND, message, Some(help));
-        } else {
-            let message = format!("objects of kind {kind} are not read");
-            let mut diagnostic = Diagnostic::new(code::FOREIGN_KIND, Severity::Info, message);
-            diagnostic.origin = Some(self.origin(line));
-            self.parsed.diagnostics.push(diagnostic);
-        }
-    }
-
     fn object<'n>(
         &mut self,
         mut node: Node<'n>,
@@ -356,7 +341,10 @@ impl<'a> Reader<'a> {
         let mut of_written = Vec::new();
         self.judge.written(kind, Raw(&node), &mut of_written);
         let templates = template::mark(&mut node, kind);
-        let raw = meta::read(&node, kind, DEFAULT_NAMESPACE, &mut findings);
+        let mut raw = meta::read(&node, kind, DEFAULT_NAMESPACE, &mut findings);
+        if let Some(raw) = &mut raw {
+            self.share_namespace(&mut raw.name);
+        }
         let key = raw.as_ref().map(|raw| ObjectKey {
             kind,
             name: raw.name.clone(),
@@ -377,25 +365,27 @@ impl<'a> Reader<'a> {
         keep_what_is_there(&mut remarks, &findings);
         remarks.append(&mut of_written);
         let protects = substitutes.is_some();
+        if protects && kind == Kind::Ingress {
+            findings.extend(self.unknown_fields(&mut remarks, line));
+        }
         let unread = |f: &Finding| protects && closed::leaves_unread(kind, f);
         let refused = self.refuses(&findings, &remarks)
-            || self.validation == Validation::Warn && findings.iter().any(unread);
+            || self.validation != Validation::Tell && findings.iter().any(unread);
         let mut found = self.told(findings, remarks, key.as_ref(), line, unread);
         if kind == Kind::Secret {
             secret::hush(&mut found);
         }
         let object = object.filter(|_| !refused);
         let wrong = found.iter().find(|d| d.severity == Severity::Error);
-        let substitute = substitutes
+        let substitutes = substitutes
             .filter(|_| object.is_none())
-            .and_then(|substitutes| self.substitute(substitutes, wrong));
+            .map(|substitutes| self.substitute(substitutes, wrong));
         self.parsed.diagnostics.extend(found);
-        self.parsed.documents.push(Document {
-            line,
-            key: key.clone(),
-            object,
-            substitute,
-        });
+        self.refused(line, key.clone());
+        if let Some(document) = self.parsed.documents.last_mut() {
+            document.object = object;
+        }
+        self.put(substitutes.unwrap_or_default());
         self.close_others(&readings, line, key.as_ref());
     }
 
@@ -448,14 +438,22 @@ impl<'a> Reader<'a> {
         found
     }
 
+    /// Objects that follow each other are mostly of one namespace: they share its text.
+    fn share_namespace(&mut self, name: &mut ObjectName) {
+        match self.namespace == name.namespace {
+            true => name.namespace.clone_from(&self.namespace),
+            false => self.namespace.clone_from(&name.namespace),
+        }
+    }
+
     fn meta(&self, raw: meta::RawMeta, line: u32) -> Meta {
         Meta {
             labels: raw.labels,
             annotations: raw.annotations,
             created: raw.created.into(),
             maker: raw.maker,
-            uid: raw.uid.into(),
-            resource_version: raw.resource_version.into(),
+            uid: raw.uid,
+            resource_version: raw.resource_version,
             generation: raw.generation,
             ..Meta::new(raw.name, self.origin(line))
         }
@@ -465,7 +463,8 @@ impl<'a> Reader<'a> {
     fn refuses(&self, findings: &[Finding], remarks: &[Remark]) -> bool {
         match self.validation {
             Validation::Strict => {
-                !findings.is_empty() || remarks.iter().any(|r| r.severity == Severity::Error)
+                findings.iter().any(|f| f.fault != Fault::Newer)
+                    || remarks.iter().any(|r| r.severity == Severity::Error)
             }
             Validation::Warn | Validation::Tell => {
                 findings.iter().any(|f| f.fault == Fault::Invalid)
@@ -475,6 +474,7 @@ impl<'a> Reader<'a> {
 
     fn severity(&self, fault: Fault) -> Severity {
         match (fault, self.validation) {
+            (Fault::Newer, _) => Severity::Warning,
             (Fault::Invalid, _) | (_, Validation::Strict | Validation::Tell) => Severity::Error,
             (_, Validation::Warn) => Severity::Warning,
         }
@@ -482,7 +482,7 @@ impl<'a> Reader<'a> {
 
     fn diagnostic(&self, finding: Finding, object: Option<ObjectKey>) -> Diagnostic {
         let code = match finding.fault {
-            Fault::UnknownField => code::UNKNOWN_FIELD,
+            Fault::UnknownField | Fault::Newer => code::UNKNOWN_FIELD,
             Fault::DuplicateKey => code::DUPLICATE_KEY,
             Fault::Invalid | Fault::BadName => code::INVALID,
         };
@@ -520,6 +520,8 @@ impl<'a> Reader<'a> {
             key,
             object: None,
             substitute: None,
+            beside: None,
+            is_broken: false,
         });
     }
 

@@ -66,6 +66,16 @@ pub(crate) fn print(findings: &[Diagnostic], checked: &str, format: Format) -> i
     out.flush()
 }
 
+/// Prints that there was nothing to check, in a sentence; for programs a list without findings.
+pub(crate) fn print_nothing(sentence: &str, format: Format) -> io::Result<()> {
+    let mut out = io::BufWriter::new(out());
+    match format {
+        Format::Text => writeln!(out, "{sentence}")?,
+        _ => write(&mut out, &[], "", format, style())?,
+    }
+    out.flush()
+}
+
 /// Prints some findings for a terminal, and how many there are in `all`.
 pub(crate) fn print_some(
     shown: &[Diagnostic],

@@ -59,6 +59,7 @@ pub(crate) fn start(level: &str, json: bool) {
         EnvFilter::new(DEFAULT)
     });
     let colours = !json && std::io::stderr().is_terminal();
+    let stated = filter.to_string();
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_target(false)
@@ -68,12 +69,31 @@ pub(crate) fn start(level: &str, json: bool) {
             colours,
         });
     if json {
-        subscriber.json().init();
+        let subscriber = subscriber.json().with_filter_reloading();
+        let log = subscriber.reload_handle();
+        subscriber.init();
+        changed_by(&stated, move |filter| log.reload(filter));
     } else {
-        subscriber.with_ansi(colours).init();
+        let subscriber = subscriber.with_ansi(colours).with_filter_reloading();
+        let log = subscriber.reload_handle();
+        subscriber.init();
+        changed_by(&stated, move |filter| log.reload(filter));
     }
     // The usual hook writes to the standard error, and would wait for its reader.
     std::panic::set_hook(Box::new(on_panic));
+}
+
+/// Has `change` change what is logged from here on, which by now is `stated`.
+fn changed_by(
+    stated: &str,
+    change: impl Fn(EnvFilter) -> std::result::Result<(), tracing_subscriber::reload::Error>
+    + Send
+    + Sync
+    + 'static,
+) {
+    server::levels::install(stated, move |text| {
+        change(filter(text)?).map_err(|error| error.to_string())
+    });
 }
 
 /// Waits until what was logged is written; not for long where nobody takes it.

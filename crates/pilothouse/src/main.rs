@@ -8,7 +8,7 @@ mod yaml;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use findings::Verdict;
 use out::out;
@@ -43,9 +43,15 @@ enum Command {
     /// holds for open connections too.
     Bootstrap(Box<commands::bootstrap::BootstrapOptions>),
     /// Run Envoy for a Gateway of the Gateway API: from a folder of manifests to a gateway that listens, in one command.
+    #[command(
+        override_usage = "pilothouse gateway [OPTIONS] <--config-dir <DIR>|--server <HOST:PORT>> <NAME>"
+    )]
     Gateway(commands::gateway::GatewayOptions),
     /// Run an ingress in one command: Ingresses with annotations of ingress-nginx and Higress, from manifests or a cluster,
     /// served by a real Envoy.
+    #[command(
+        override_usage = "pilothouse ingress [OPTIONS] <--manifest <DIR|FILE>|--kubeconfig [<FILE>]|--data <DIR>>"
+    )]
     Ingress(Box<commands::ingress::IngressOptions>),
     /// Show the certificates that a proxy or a service account gets: names, expiry, and who issued them.
     Cert(commands::cert::CertOptions),
@@ -57,6 +63,9 @@ enum Command {
     /// Print what a proxy gets: clusters, listeners, routes, endpoints.
     #[command(visible_alias = "pc")]
     ProxyConfig(Box<commands::proxy_config::ProxyConfigOptions>),
+    /// List the connected proxies, and whether each has taken what it was sent.
+    #[command(visible_alias = "ps")]
+    ProxyStatus(commands::proxy_status::ProxyStatusOptions),
     /// Check objects against each other: references that lead nowhere, rules that never match, contradictions.
     ///
     /// Exits with 0 if no finding reaches --failure-threshold, 1 if one does, and 2 if the analysis failed.
@@ -66,10 +75,14 @@ enum Command {
     /// Exits with 0 if everything is valid, 1 if something is not, and 2 if the check failed.
     Validate(commands::validate::ValidateOptions),
     /// Show where a request goes: listener, filter chain, virtual host, route, cluster, endpoints, and the objects that made them.
+    #[command(override_usage = "pilothouse simulate [OPTIONS] --from <PROXY> [METHOD] <URL>")]
     Simulate(Box<commands::simulate::SimulateOptions>),
     /// Say what becomes of Ingresses of another controller.
     Migrate(commands::migrate::MigrateOptions),
     /// Show objects with the status that they get, such as the addresses of an Ingress.
+    #[command(
+        override_usage = "pilothouse status [OPTIONS] <--config-dir <DIR>|--server <HOST:PORT>>"
+    )]
     Status(commands::status::StatusOptions),
     /// Show which objects made a resource of a proxy, or which resources an object takes part in.
     Explain(Box<commands::explain::ExplainOptions>),
@@ -88,6 +101,8 @@ enum Command {
     RootCert(commands::root_cert::RootCertOptions),
     /// Print the environment variables that change what `serve` generates, with their defaults.
     Variables(commands::variables::VariablesOptions),
+    /// Print the version of this program and, with --server, of a server and its proxies.
+    Version(commands::version::VersionOptions),
     /// Print the roles that `serve` needs in a Kubernetes cluster.
     Permissions(commands::permissions::PermissionsOptions),
     /// Print a Secret with which the control plane of another cluster reads this one. Apply it there.
@@ -111,8 +126,16 @@ enum Command {
     Restore(commands::ledger::RestoreOptions),
 }
 
+/// The command line.
+fn command() -> clap::Command {
+    Cli::command().mut_subcommand("serve", commands::serve::with_short_help)
+}
+
 fn main() -> ExitCode {
-    let code = run(Cli::parse().command);
+    let mut command = command();
+    let parsed = Cli::from_arg_matches(&command.get_matches_mut());
+    let cli = parsed.unwrap_or_else(|error| error.format(&mut command).exit());
+    let code = run(cli.command);
     log::finish();
     code
 }
@@ -139,6 +162,9 @@ fn run(command: Command) -> ExitCode {
         Command::ProxyConfig(options) => {
             block_on(commands::proxy_config::run(*options, &mut out()))
         }
+        Command::ProxyStatus(options) => {
+            block_on(commands::proxy_status::run(&options, &mut out()))
+        }
         Command::Analyze(options) => {
             let code = async { Ok(commands::analyze::run(&options).await?.exit_code()) };
             return ended(block_on(code));
@@ -161,6 +187,7 @@ fn run(command: Command) -> ExitCode {
         }
         Command::Token(options) => block_on(commands::token::run(options, &mut out())),
         Command::Variables(options) => commands::variables::run(&options, &mut out()),
+        Command::Version(options) => block_on(commands::version::run(&options, &mut out())),
         Command::Permissions(options) => commands::permissions::run(&options, &mut out()),
         Command::RemoteSecret(options) => block_on(commands::remote_secret::run(
             *options,
@@ -222,12 +249,10 @@ fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Resul
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn flags_of_every_command_go_together() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 }

@@ -6,6 +6,7 @@
 //! Istio: pilot/pkg/security/authz/builder/builder.go, 1.32.
 
 mod condition;
+mod grpc;
 mod matcher;
 mod provider;
 mod rule;
@@ -35,6 +36,7 @@ use store::{Reads, Snapshot};
 use crate::filters;
 use crate::provider_cluster::{self, ProviderCluster};
 use condition::Unfit;
+pub use grpc::grpc;
 use mesh::capabilities::name::{EXT_AUTHZ_HTTP, EXT_AUTHZ_NETWORK, HTTP_RBAC, NETWORK_RBAC};
 use mesh::finding;
 use mesh::finding::code;
@@ -179,13 +181,7 @@ pub fn http(
     around: &Surroundings<'_>,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Filters<hcm::HttpFilter> {
-    let mut building = Building {
-        around,
-        tcp: false,
-        budget: limits::Budget::new(limits::POLICY_BYTES),
-        told: diagnostics.iter().cloned().collect(),
-        diagnostics,
-    };
+    let mut building = Building::new(around, false, diagnostics);
     let rbac = |rules: Sets| {
         filters::http(
             HTTP_RBAC,
@@ -208,13 +204,7 @@ pub fn tcp(
     around: &Surroundings<'_>,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Filters<listener::Filter> {
-    let mut building = Building {
-        around,
-        tcp: true,
-        budget: limits::Budget::new(limits::POLICY_BYTES),
-        told: diagnostics.iter().cloned().collect(),
-        diagnostics,
-    };
+    let mut building = Building::new(around, true, diagnostics);
     let rbac = |rules: Sets| {
         filters::network(
             NETWORK_RBAC,
@@ -282,6 +272,18 @@ struct Building<'a, 'd> {
     diagnostics: &'d mut Vec<Diagnostic>,
 }
 
+impl<'a, 'd> Building<'a, 'd> {
+    fn new(around: &'a Surroundings<'a>, tcp: bool, diagnostics: &'d mut Vec<Diagnostic>) -> Self {
+        Self {
+            around,
+            tcp,
+            budget: limits::Budget::new(limits::POLICY_BYTES),
+            told: diagnostics.iter().cloned().collect(),
+            diagnostics,
+        }
+    }
+}
+
 impl Building<'_, '_> {
     /// The filters, each made of its rules or of its authorizer; `ask` is `None` for one that understands requests only.
     fn filters<T>(
@@ -324,7 +326,8 @@ impl Building<'_, '_> {
                     false => &mut sets.enforced,
                 };
                 let rules = set.get_or_insert_with(|| empty(action));
-                self.rules(policy, action, "", rules);
+                let named = rule_name("", &policy.meta.name);
+                self.rules(policy, action, &named, rules);
             }
             sets
         })
@@ -348,7 +351,8 @@ impl Building<'_, '_> {
                 provider => format!("{POLICY_PREFIX}-{provider}-"),
             };
             let rules = if dry_run(policy) { dry } else { enforced };
-            self.rules(policy, Action::Deny, &prefix, rules);
+            let named = rule_name(&prefix, &policy.meta.name);
+            self.rules(policy, Action::Deny, &named, rules);
         }
         let several = by_provider.len() > 1 && !self.around.several_providers;
         by_provider
@@ -400,15 +404,15 @@ impl Building<'_, '_> {
             .collect()
     }
 
-    /// Adds the rules of a policy.
-    fn rules(&mut self, policy: &PolicyObject, action: Action, prefix: &str, rules: &mut Rbac) {
+    /// Adds the rules of a policy, under their names.
+    fn rules(
+        &mut self,
+        policy: &PolicyObject,
+        action: Action,
+        named: &dyn Fn(usize) -> String,
+        rules: &mut Rbac,
+    ) {
         let name = &policy.meta.name;
-        let named = |at: usize| {
-            format!(
-                "{prefix}ns[{}]-policy[{}]-rule[{at}]",
-                name.namespace, name.name
-            )
-        };
         for (at, rule) in policy.spec.rules.iter().enumerate() {
             let mut problems = Vec::new();
             let strictness = match action {
@@ -462,6 +466,16 @@ impl Building<'_, '_> {
         if self.told.insert(diagnostic.clone()) {
             self.diagnostics.push(diagnostic);
         }
+    }
+}
+
+/// The names of a policy's rules.
+fn rule_name(prefix: &str, policy: &ObjectName) -> impl Fn(usize) -> String {
+    move |at| {
+        format!(
+            "{prefix}ns[{}]-policy[{}]-rule[{at}]",
+            policy.namespace, policy.name
+        )
     }
 }
 

@@ -16,11 +16,13 @@ mod calls;
 mod can;
 mod fallback;
 mod forwarded;
+mod front;
 mod library;
 mod limits;
 mod mcp;
 pub mod options;
 mod text;
+mod underscores;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +46,7 @@ use options::McpServers;
 pub use calls::{dubbo_upstream, upgrade};
 pub use can::{Can, lacking};
 pub use forwarded::{STATED, keep_stated};
+pub use front::FrontOf;
 pub use library::configs as library_configs;
 pub use options::closed::{Closed, whole as closed_whole};
 
@@ -65,6 +68,8 @@ const FALLBACK: &str = "pilothouse.fallback";
 const MCP: &str = "pilothouse.mcp";
 /// The name under which a filter binds sessions to endpoints.
 const SESSIONS: &str = "pilothouse.sessions";
+/// The name under which a script removes headers with underscores.
+const UNDERSCORES: &str = "pilothouse.underscores";
 
 /// Statistics of filters that want a name for them.
 const STAT_PREFIX: &str = "edge";
@@ -118,6 +123,12 @@ pub fn filters(
     list
 }
 
+/// The filters before all that decide about requests or change them.
+pub fn first(needs: &BTreeSet<Need>) -> Option<hcm::HttpFilter> {
+    let asked = needs.contains(&Need::Underscores);
+    asked.then(underscores::filter)
+}
+
 /// Whether routes may need the script for MCP.
 fn runs_mcp(needs: &BTreeSet<Need>, can: Can) -> bool {
     let asked = needs.contains(&Need::Session) || needs.contains(&Need::Moved);
@@ -142,7 +153,7 @@ pub fn extensions(needs: &BTreeSet<Need>) -> BTreeSet<&'static str> {
             ],
             Need::Body => &["envoy.filters.http.buffer"],
             // Who lacks these serves other routes all the same.
-            Need::Session | Need::Moved | Need::Rest | Need::Rpc => &[],
+            Need::Session | Need::Moved | Need::Rest | Need::Rpc | Need::Underscores => &[],
         }
     };
     needs.iter().flat_map(named).copied().collect()
@@ -165,6 +176,9 @@ pub fn scripts(needs: &BTreeSet<Need>, can: Can) -> BTreeMap<String, Any> {
     }
     if runs_mcp(needs, can) {
         scripts.insert(MCP.to_owned(), script(mcp::SCRIPT));
+    }
+    if needs.contains(&Need::Underscores) && can.script {
+        scripts.insert(UNDERSCORES.to_owned(), script(underscores::SCRIPT));
     }
     scripts
 }
@@ -189,6 +203,9 @@ pub fn of_route(asked: &EdgeRoute, can: Can, cluster: impl Fn(&str, u16) -> Stri
         fallback::add(stated, &cluster, &mut parts.metadata);
     }
     mcp::add(asked, can, &mut parts);
+    if asked.drops_underscores && can.script {
+        underscores::add(&mut parts.metadata);
+    }
     if let Some(Rpc::Dubbo(service)) = &asked.rpc {
         calls::add(service, &mut parts.configs);
     }

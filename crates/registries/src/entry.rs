@@ -160,7 +160,7 @@ impl Entry {
     /// know the way.
     pub fn making(&self, home: &Namespace) -> Making {
         let key = self.key();
-        let is_listed = matches!(&*key.kind, "static" | "dns");
+        let is_listed = self.stated.is_listed();
         let sni = sni(&self.stated).clone();
         // The services of `static` and `dns` have the port that the entry says, unless another stands for it.
         let mut ports = ports(&self.stated).unwrap_or_default();

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::apis::Apis;
 use crate::config::ServeOptions;
 use crate::metrics::Metrics;
-use crate::quiet::{Quiet, beginning};
+use crate::quiet::{Quiet, beginning, shown};
 use crate::settings::Settled;
 use clusters::Judges;
 pub use options::AuthenticationOptions;
@@ -126,7 +126,7 @@ impl Observer for Told {
             peer,
             claims,
             detail,
-            left_out,
+            left_out = shown(left_out),
             "A caller was not authenticated."
         );
     }

@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::config::duration;
 use crate::http::Pages;
 use crate::metrics::Metrics;
-use crate::quiet::Quiet;
+use crate::quiet::{Quiet, shown};
 use crate::supervisor::Duplicate;
 
 /// Identities are many, and fail together.
@@ -166,7 +166,7 @@ impl Watcher for Told {
             tracing::warn!(
                 identity,
                 reason,
-                left_out,
+                left_out = shown(left_out),
                 "A certificate cannot be made; it is tried again, and what the proxy has stays."
             );
         }

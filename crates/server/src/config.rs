@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
+use model::parse::Validation;
 
 /// Flags of `pilothouse serve`. Istio's spellings are accepted as aliases.
 #[derive(Args, Clone, Debug)]
@@ -25,46 +26,6 @@ pub struct ServeOptions {
     /// volume is not mounted; 0 drops them at once. Files deleted from the folder itself always take effect at once.
     #[arg(long, env = "PILOTHOUSE_CONFIG_EMPTY_GRACE", value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub config_empty_grace: Duration,
-
-    /// The cluster that objects are read from.
-    #[command(flatten)]
-    pub cluster: kubernetes::client::Options,
-
-    /// The Kubernetes API.
-    #[command(flatten)]
-    pub api: crate::api::ApiOptions,
-
-    /// Workloads that register themselves.
-    #[command(flatten)]
-    pub registration: crate::registration::RegistrationOptions,
-
-    /// The CA.
-    #[command(flatten)]
-    pub ca: crate::authority::CaOptions,
-
-    /// Admission webhooks.
-    #[command(flatten)]
-    pub webhooks: crate::webhooks::WebhookOptions,
-
-    /// What is written into it.
-    #[command(flatten)]
-    pub writing: crate::writing::WriteOptions,
-
-    /// How the roots of the mesh are distributed.
-    #[command(flatten)]
-    pub trust: crate::trust::TrustOptions,
-
-    /// What is deployed for Gateways.
-    #[command(flatten)]
-    pub deployments: crate::deployments::DeploymentOptions,
-
-    /// Certificates of workloads that have no agent.
-    #[command(flatten)]
-    pub certificates: crate::certificates::CertificateOptions,
-
-    /// Who may read Secrets.
-    #[command(flatten)]
-    pub access: crate::access::AccessOptions,
 
     /// Mesh configuration (Istio's MeshConfig as YAML), watched for changes. Default: the key `mesh` of the ConfigMap `istio`
     /// in the namespace of the control plane, wherever that comes from, over Istio's defaults.
@@ -100,28 +61,8 @@ pub struct ServeOptions {
     #[arg(long, env = "PILOTHOUSE_OWNED_HOSTS", value_parser = clap::builder::BoolishValueParser::new())]
     pub owned_hosts: bool,
 
-    /// Ingresses with annotations.
-    #[command(flatten)]
-    pub ingress: crate::settings::IngressOptions,
-
-    /// Wasm modules.
-    #[command(flatten)]
-    pub wasm: crate::wasm::WasmOptions,
-
-    /// Remote clusters.
-    #[command(flatten)]
-    pub remotes: crate::remotes::RemoteOptions,
-
-    /// Registries outside of Kubernetes.
-    #[command(flatten)]
-    pub registries: crate::registries::RegistryOptions,
-
-    /// Certificates by ACME.
-    #[command(flatten)]
-    pub acme: crate::acme::AcmeOptions,
-
     /// Address for plaintext xDS. Beyond loopback only with --insecure-grpc.
-    #[arg(long, alias = "grpcAddr", env = "PILOTHOUSE_GRPC_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = address)]
+    #[arg(long, alias = "grpcAddr", alias = "grpcAddress", env = "PILOTHOUSE_GRPC_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = address)]
     pub grpc_addr: SocketAddr,
 
     /// Serve plaintext xDS beyond loopback. Anyone who reaches the port can claim to be any proxy of any namespace and read
@@ -129,16 +70,8 @@ pub struct ServeOptions {
     #[arg(long, env = "PILOTHOUSE_INSECURE_GRPC", value_parser = clap::builder::BoolishValueParser::new())]
     pub insecure_grpc: bool,
 
-    /// xDS and certificates over TLS.
-    #[command(flatten)]
-    pub secure: crate::secure::SecureOptions,
-
-    /// Who is believed there.
-    #[command(flatten)]
-    pub authentication: crate::authentication::AuthenticationOptions,
-
     /// Address for `/ready`, `/live`, `/metrics` and `/debug`.
-    #[arg(long, alias = "httpAddr", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
+    #[arg(long, alias = "httpAddr", alias = "httpAddress", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub http_addr: SocketAddr,
 
     /// The same pages at a second address, as istiod has its metrics at 15014.
@@ -307,6 +240,11 @@ pub struct ServeOptions {
     #[arg(long, alias = "keepaliveTimeout", env = "PILOTHOUSE_KEEPALIVE_TIMEOUT", value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub keepalive_timeout: Duration,
 
+    /// How old a connection may get, a tenth more or less: then the proxy is told to connect again, and so proxies spread over all
+    /// replicas after one was added or restarted. Default: any age; istiod's chart has 30m.
+    #[arg(long, alias = "keepaliveMaxServerConnectionAge", env = "PILOTHOUSE_KEEPALIVE_MAX_SERVER_CONNECTION_AGE", value_name = "DURATION", value_parser = duration)]
+    pub keepalive_max_server_connection_age: Option<Duration>,
+
     /// How often the keys of token issuers are refreshed.
     #[arg(long, env = "PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", value_name = "DURATION", default_value = "20m", value_parser = duration)]
     pub jwks_refresh_interval: Duration,
@@ -358,10 +296,6 @@ pub struct ServeOptions {
     #[arg(skip)]
     pub own_proxies: Option<crate::own::OwnProxies>,
 
-    /// Flags of istiod without an effect.
-    #[command(flatten)]
-    pub istiod: crate::settings::IstiodFlags,
-
     /// Log lines as JSON.
     #[arg(long, alias = "log_as_json", env = "PILOTHOUSE_LOG_JSON")]
     pub log_json: bool,
@@ -374,6 +308,90 @@ pub struct ServeOptions {
         default_value = "info"
     )]
     pub log: String,
+
+    /// Sources of configuration by their addresses.
+    #[command(flatten, next_help_heading = "Sources of configuration")]
+    pub config_sources: crate::config_sources::ConfigSourceOptions,
+
+    /// The cluster that objects are read from.
+    #[command(flatten, next_help_heading = "The cluster that is read")]
+    pub cluster: kubernetes::client::Options,
+
+    /// The Kubernetes API.
+    #[command(flatten, next_help_heading = "The Kubernetes API that is served")]
+    pub api: crate::api::ApiOptions,
+
+    /// Workloads that register themselves.
+    #[command(flatten, next_help_heading = "Workloads that register themselves")]
+    pub registration: crate::registration::RegistrationOptions,
+
+    /// The CA.
+    #[command(flatten, next_help_heading = "The CA")]
+    pub ca: crate::authority::CaOptions,
+
+    /// Admission webhooks.
+    #[command(flatten, next_help_heading = "Injection and validation")]
+    pub webhooks: crate::webhooks::WebhookOptions,
+
+    /// What is written into it.
+    #[command(flatten, next_help_heading = "What is written")]
+    pub writing: crate::writing::WriteOptions,
+
+    /// How the roots of the mesh are distributed.
+    #[command(flatten, next_help_heading = "Roots of the mesh")]
+    pub trust: crate::trust::TrustOptions,
+
+    /// What is deployed for Gateways.
+    #[command(flatten, next_help_heading = "Gateways that are deployed")]
+    pub deployments: crate::deployments::DeploymentOptions,
+
+    /// Certificates of workloads that have no agent.
+    #[command(flatten, next_help_heading = "Certificates of workloads")]
+    pub certificates: crate::certificates::CertificateOptions,
+
+    /// Who may read Secrets.
+    #[command(flatten, next_help_heading = "Secrets")]
+    pub access: crate::access::AccessOptions,
+
+    /// Ingresses with annotations.
+    #[command(flatten, next_help_heading = "Ingresses with annotations")]
+    pub ingress: crate::settings::IngressOptions,
+
+    /// Wasm modules.
+    #[command(flatten, next_help_heading = "Wasm modules")]
+    pub wasm: crate::wasm::WasmOptions,
+
+    /// Remote clusters.
+    #[command(flatten, next_help_heading = "Remote clusters")]
+    pub remotes: crate::remotes::RemoteOptions,
+
+    /// Registries outside of Kubernetes.
+    #[command(flatten, next_help_heading = "Registries outside of Kubernetes")]
+    pub registries: crate::registries::RegistryOptions,
+
+    /// Certificates by ACME.
+    #[command(flatten, next_help_heading = "Certificates by ACME")]
+    pub acme: crate::acme::AcmeOptions,
+
+    /// xDS and certificates over TLS.
+    #[command(flatten, next_help_heading = "xDS over TLS")]
+    pub secure: crate::secure::SecureOptions,
+
+    /// Who is believed there.
+    #[command(flatten, next_help_heading = "Who is connected")]
+    pub authentication: crate::authentication::AuthenticationOptions,
+
+    /// Other control planes.
+    #[command(flatten, next_help_heading = "Other control planes")]
+    pub exporting: crate::exporting::ExportOptions,
+
+    /// Flags of istiod without an effect.
+    #[command(flatten, next_help_heading = "Flags of istiod")]
+    pub istiod: crate::settings::IstiodFlags,
+
+    /// Flags of Higress core.
+    #[command(flatten, next_help_heading = "Flags of Higress")]
+    pub higress: crate::settings::HigressFlags,
 }
 
 impl ServeOptions {
@@ -399,7 +417,8 @@ pub enum ValidationMode {
 impl ServeOptions {
     /// Whether objects come from elsewhere than from a cluster.
     pub fn has_other_sources(&self) -> bool {
-        !self.config_dir.is_empty() || self.api.data.is_some() || !self.registries.stated.is_empty()
+        let others = self.api.data.is_some() || !self.registries.stated.is_empty();
+        others || !self.config_dir.is_empty() || self.config_sources.names_others()
     }
 
     /// Whether proxies are deployed for Gateways.
@@ -416,7 +435,15 @@ impl ServeOptions {
 
     /// Whether objects are read from a cluster.
     pub fn reads_cluster(&self) -> bool {
-        self.cluster.is_wanted(self.has_other_sources())
+        self.config_sources.names_cluster() || self.cluster.is_wanted(self.has_other_sources())
+    }
+
+    /// What becomes of objects with faults, from a source of which that is the default.
+    pub(crate) fn validation(&self, default: ValidationMode) -> Validation {
+        match self.validation.unwrap_or(default) {
+            ValidationMode::Strict => Validation::Strict,
+            ValidationMode::Warn => Validation::Warn,
+        }
     }
 
     /// Whether something may be written into the API that objects come from. Nobody changes a cluster by a look at it from a

@@ -4,100 +4,44 @@ mod certificates;
 mod dumps;
 mod explain;
 mod heap;
+mod index;
 mod memory;
+mod mesh_config;
+mod names;
+mod objects;
+pub(crate) mod over_xds;
+mod proxies;
 mod registry;
+mod sync;
 mod warm;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use bytes::Bytes;
+use convert::status::Status;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use mesh::services::{InNamespace, ServiceNamespaces};
-use model::civil::timestamp;
+use model::node::Node;
+use model::parse::nearest;
 use model::service::Service;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use store::Snapshot;
 use xds::TypeUrl;
 
 use crate::derive::{Closed, ProxyRow, Revisions, State};
 use crate::http::{Pages, text, typed};
 use crate::remotes;
-use crate::streams::{Connection, TypeState};
 use crate::supervisor::SourceStatus;
+use crate::writing::wanted;
+pub(crate) use sync::time;
 
-/// The pages, with what each shows.
-const INDEX: &[(&str, &str)] = &[
-    ("adsz", "connected proxies and what they watch"),
-    ("analysis", "what is wrong between objects"),
-    (
-        "ca",
-        "which CA signs, and the roots that peers are judged by",
-    ),
-    (
-        "certs",
-        "certificates that are ordered by ACME: until when each is valid, when it is renewed, and why one failed",
-    ),
-    (
-        "certz",
-        "certificates made for workloads, and the roots; with proxyID=, those that a proxy gets",
-    ),
-    (
-        "clusterz",
-        "the configured cluster and the remote ones: which Secret names each, and whether it was read",
-    ),
-    (
-        "config_dump?proxyID=",
-        "everything one proxy should have, as Envoy's admin page prints it",
-    ),
-    (
-        "configz",
-        "objects in force, and what is wrong with objects",
-    ),
-    ("endpointShardz", "endpoints by service and source"),
-    (
-        "engine",
-        "figures of the engine: derived values, evaluations, by query",
-    ),
-    (
-        "explain?proxyID=",
-        "with type= and name=, the objects that made resources of a proxy; with object=, the resources that an object takes part in",
-    ),
-    (
-        "heap",
-        "where memory in use was allocated, for pprof; needs a build with the feature heap-profile",
-    ),
-    (
-        "memory",
-        "who holds memory: resources by type, view and service, memos by query, proxies",
-    ),
-    (
-        "registries",
-        "registries outside of Kubernetes: whether each answers, what is held of it, and why it was lost last",
-    ),
-    ("registryz", "services"),
-    (
-        "revisions?after=",
-        "the latest revisions: responses they led to, and how long after the change the last was written",
-    ),
-    ("status", "objects with the status that they get"),
-    (
-        "sources",
-        "the sources of configuration: how far each is, and why one failed",
-    ),
-    (
-        "syncz",
-        "what was sent to each proxy and what it acknowledged",
-    ),
-    (
-        "writing",
-        "what is written into the API, by whom, and how that goes",
-    ),
-    (
-        "warm",
-        "what is kept on disk for the next start, and who is served from it",
-    ),
-];
+/// What is said where there is no such page.
+const NO_PAGE: &str = "no such page; /debug lists what there is";
+
+/// The most proxies that are named where another was asked for.
+const NAMED: usize = 5;
 
 /// A page that cannot be shown.
 #[derive(Debug)]
@@ -114,6 +58,13 @@ impl PageError {
             status,
             message: message.into(),
         }
+    }
+
+    /// As the body of a response.
+    pub(crate) fn into_body(self) -> Vec<u8> {
+        let mut body = self.message.into_bytes();
+        body.push(b'\n');
+        body
     }
 }
 
@@ -136,13 +87,26 @@ pub enum Page {
 impl Page {
     /// As a response.
     pub fn into_response(self) -> Response<Full<Bytes>> {
+        let content_type = match &self {
+            Page::Json(_) => "application/json",
+            Page::Profile(_) => "application/octet-stream",
+            Page::Html(_) => "text/html; charset=utf-8",
+        };
+        match self.into_body() {
+            Ok(body) => typed(StatusCode::OK, content_type, body),
+            Err(error) => text(error.status, error.into_body()),
+        }
+    }
+
+    /// As the body of a response.
+    pub(crate) fn into_body(self) -> Result<Vec<u8>, PageError> {
+        let failed = |error: serde_json::Error| {
+            PageError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+        };
         match self {
-            Page::Json(value) => match serde_json::to_vec_pretty(&value) {
-                Ok(body) => typed(StatusCode::OK, "application/json", body),
-                Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
-            },
-            Page::Profile(body) => typed(StatusCode::OK, "application/octet-stream", body),
-            Page::Html(body) => typed(StatusCode::OK, "text/html; charset=utf-8", body),
+            Page::Json(value) => serde_json::to_vec_pretty(&value).map_err(failed),
+            Page::Profile(body) => Ok(body),
+            Page::Html(body) => Ok(body.into_bytes()),
         }
     }
 }
@@ -153,18 +117,18 @@ impl Page {
 ///
 /// When there is no such page, or it needs something in the query that is not there.
 pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, PageError> {
+    if let Some(why) = names::absent(name, query) {
+        return Err(PageError::new(StatusCode::NOT_IMPLEMENTED, why));
+    }
+    if let Some(shown) = of_proxies(name, query, pages).await? {
+        return Ok(Page::Json(shown));
+    }
+    if let Some(shown) = of_mesh(name, query, pages).await? {
+        return Ok(Page::Json(shown));
+    }
     Ok(match name {
-        "" => Page::Html(index()),
-        "list" => Page::Json(
-            INDEX
-                .iter()
-                .map(|(name, _)| name.split_once('?').map_or(*name, |(page, _)| page))
-                .collect(),
-        ),
-        "syncz" => Page::Json(pages.connections.all().iter().map(sync_status).collect()),
-        "adsz" | "connections" => Page::Json(adsz(&pages.connections.all())),
-        "registryz" => Page::Json(pages.derive.ask(registry::services).await?),
-        "endpointShardz" | "endpointz" => Page::Json(pages.derive.ask(registry::endpoints).await?),
+        "" => Page::Html(index::page(&pages.connections.all())),
+        "list" => Page::Json(names::list().collect()),
         "certs" => Page::Json(pages.acme.get().map_or(Value::Null, |acme| acme.page())),
         "certz" => Page::Json(match parameter(query, "proxyID") {
             Some(proxy) => {
@@ -174,41 +138,14 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
             None => pages.derive.ask(certificates::all).await?,
         }),
         "ca" => Page::Json(crate::authority::page(pages.authority.get())),
-        "clusterz" => Page::Json(remotes::clusterz(
-            &pages.cluster,
-            &pages.supervisor.sources(),
-            &pages.remotes.borrow().holders,
-        )),
-        "configz" if parameter(query, "findings").is_some() => {
-            let read = pages.findings.all();
-            let generated = pages.derive.ask(State::findings).await?;
-            Page::Json(registry::findings(&read, &generated))
-        }
-        "configz" => {
-            let kind = parameter(query, "kind").map(str::to_owned);
-            let objects = move |state: &State| registry::objects(state, kind.as_deref());
-            Page::Json(pages.derive.ask(objects).await?.into())
-        }
         "registries" => Page::Json(crate::registries::page(&pages.registries.borrow())),
-        "config_dump" => {
-            let which = "which proxy? add ?proxyID=NAME.NAMESPACE (see /debug/syncz)";
-            let proxy = parameter(query, "proxyID");
-            let proxy = proxy.ok_or_else(|| PageError::new(StatusCode::BAD_REQUEST, which))?;
-            let found = connected(pages, proxy, |_, found| found).await?;
-            Page::Json(dumps::config_dump(&found))
-        }
-        "status" => {
-            let snapshot = pages.derive.ask(|state| state.store().snapshot()).await?;
-            let derived = pages.statuses.all();
-            let evaluated = move || registry::statuses(&snapshot, derived);
-            let statuses = tokio::task::spawn_blocking(evaluated).await;
-            Page::Json(statuses.map_err(|_| Closed)?)
-        }
+        "status" => Page::Json(statuses(pages).await?),
         "writing" => Page::Json(pages.writing.get().map_or(Value::Null, |w| w.page())),
         "analysis" => Page::Json(registry::analysis(&pages.analyst)),
         "engine" => Page::Json(pages.derive.ask(engine).await?),
         "explain" => Page::Json(explain::page(query, pages).await?),
         "heap" => heap::page().await?,
+        "log" => Page::Json(crate::levels::page()),
         "memory" => {
             let derived = pages.derive.ask(memory::derived).await?;
             Page::Json(memory::page(derived, &pages.connections.all()))
@@ -225,11 +162,91 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
             let after = parameter(query, "after").and_then(|n| n.parse().ok());
             Page::Json(revisions(pages.derive.revisions(), after.unwrap_or(0)))
         }
-        _ => {
-            let what = "no such page; /debug lists what there is";
-            return Err(PageError::new(StatusCode::NOT_FOUND, what));
-        }
+        _ => return Err(PageError::new(StatusCode::NOT_FOUND, NO_PAGE)),
     })
+}
+
+/// Pages of istiod about proxies; `None` for another name.
+async fn of_proxies(
+    name: &str,
+    query: &str,
+    pages: &Arc<Pages>,
+) -> Result<Option<Value>, PageError> {
+    let all = || pages.connections.all();
+    Ok(Some(match name {
+        "syncz" => {
+            let namespace = parameter(query, "namespace").filter(|n| !n.is_empty());
+            sync::statuses(&all(), namespace)
+        }
+        "adsz" => sync::clients(&all()),
+        "connections" => sync::connections(&all()),
+        "config_dump" => dumps::config_dump(&asked_for(query, pages).await?, query)?,
+        "edsz" => dumps::all_of(&asked_for(query, pages).await?, TypeUrl::Endpoint),
+        "ecdsz" => dumps::all_of(&asked_for(query, pages).await?, TypeUrl::Extension),
+        "ndsz" => dumps::name_table(&asked_for(query, pages).await?),
+        "sidecarz" => {
+            let about = |state: &State, found: &ProxyRow| proxies::sight(state, &found.node);
+            let sight = about_one(query, pages, about).await?;
+            let shown = tokio::task::spawn_blocking(move || proxies::sidecar(&sight)).await;
+            shown.map_err(|_| Closed)?
+        }
+        "telemetryz" => {
+            let about = |state: &State, found: &ProxyRow| proxies::telemetry(state, &found.node);
+            about_one(query, pages, about).await?
+        }
+        "instancesz" => instances(query, pages).await?,
+        _ => return Ok(None),
+    }))
+}
+
+/// Pages of istiod about the mesh; `None` for another name.
+async fn of_mesh(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Option<Value>, PageError> {
+    Ok(Some(match name {
+        "registryz" => pages.derive.ask(registry::services).await?,
+        "endpointShardz" | "endpointz" => pages.derive.ask(registry::endpoints).await?,
+        "clusterz" => remotes::clusterz(
+            &pages.cluster,
+            &pages.supervisor.sources(),
+            &pages.remotes.borrow().holders,
+        ),
+        "configz" if parameter(query, "findings").is_some() => {
+            let read = pages.findings.all();
+            let generated = pages.derive.ask(State::findings).await?;
+            registry::findings(&read, &generated)
+        }
+        "configz" => {
+            let kind = parameter(query, "kind").map(str::to_owned);
+            of_snapshot(pages, move |snapshot, derived| {
+                let statuses = wanted::documents(snapshot, derived);
+                objects::objects(snapshot, kind.as_deref(), statuses)
+            })
+            .await?
+        }
+        "mesh" => {
+            let snapshot = snapshot(pages).await?;
+            mesh_config::page(&snapshot.settings.mesh)
+        }
+        "networkz" => pages.derive.ask(registry::networks).await?,
+        "resourcesz" => objects::kinds(),
+        "mcsz" => objects::shared_services(&*snapshot(pages).await?),
+        "authorizationz" => {
+            let policies = objects::policies(&*snapshot(pages).await?);
+            json!({ "authorization_policies": policies })
+        }
+        "pushcontext" => {
+            let gateways = pages.derive.ask(registry::gateways_by_network).await?;
+            let policies = objects::policies(&*snapshot(pages).await?);
+            json!({ "AuthorizationPolicies": policies, "NetworkGateways": gateways })
+        }
+        "inject" => {
+            let injection = pages.injection.configuration().injection;
+            let templates = injection.iter().flat_map(|injection| &injection.templates);
+            templates
+                .map(|(name, template)| (name.clone(), template.text()))
+                .collect()
+        }
+        _ => return Ok(None),
+    }))
 }
 
 /// The value of a query parameter. Names of proxies need no unescaping.
@@ -241,6 +258,80 @@ pub(crate) fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, v)| v)
 }
 
+/// Objects with the status that they get.
+async fn statuses(pages: &Arc<Pages>) -> Result<Value, PageError> {
+    of_snapshot(pages, registry::statuses).await
+}
+
+async fn snapshot(pages: &Pages) -> Result<Arc<Snapshot>, Closed> {
+    pages.derive.ask(|state| state.store().snapshot()).await
+}
+
+/// What is made of the objects and of the statuses that were derived, on another thread than that which derives.
+async fn of_snapshot(
+    pages: &Pages,
+    made: impl FnOnce(&Snapshot, Vec<Status>) -> Value + Send + 'static,
+) -> Result<Value, PageError> {
+    let snapshot = snapshot(pages).await?;
+    let derived = pages.statuses.all();
+    let made = tokio::task::spawn_blocking(move || made(&snapshot, derived)).await;
+    Ok(made.map_err(|_| Closed)?)
+}
+
+/// What the connected proxies serve, or the one that the query names. The derive thread is asked after few at a time, since
+/// every change waits for it.
+async fn instances(query: &str, pages: &Arc<Pages>) -> Result<Value, PageError> {
+    const AT_A_TIME: usize = 64;
+    let nodes: Vec<Arc<Node>> = match parameter(query, "proxyID") {
+        Some(_) => vec![asked_for(query, pages).await?.node],
+        None => {
+            let derived = pages.derive.ask(|state| {
+                let derived = state.proxies().filter(|p| p.view.is_some());
+                derived.map(|p| p.node).collect::<Vec<_>>()
+            });
+            derived.await?
+        }
+    };
+    let mut shown = serde_json::Map::new();
+    for some in nodes.chunks(AT_A_TIME) {
+        let some = some.to_vec();
+        let asked = pages
+            .derive
+            .ask(move |state| proxies::instances(state, &some));
+        shown.extend(asked.await?);
+    }
+    Ok(shown.into())
+}
+
+/// The connected proxy that a query names.
+async fn asked_for(query: &str, pages: &Arc<Pages>) -> Result<ProxyRow, PageError> {
+    connected(pages, named(query)?, |_, found| found).await
+}
+
+/// What there is to say of the connected proxy that a query names, of which something was derived.
+async fn about_one<T: Send + 'static>(
+    query: &str,
+    pages: &Arc<Pages>,
+    about: impl FnOnce(&State, &ProxyRow) -> T + Send + 'static,
+) -> Result<T, PageError> {
+    let known = |state: &State, found: ProxyRow| match found.view.is_some() {
+        true => Some(about(state, &found)),
+        false => None,
+    };
+    let known = connected(pages, named(query)?, known).await?;
+    known.ok_or_else(|| {
+        let why = "nothing was derived for this proxy yet";
+        PageError::new(StatusCode::SERVICE_UNAVAILABLE, why)
+    })
+}
+
+/// The proxy that a query names.
+fn named(query: &str) -> Result<&str, PageError> {
+    let which = "which proxy? add ?proxyID=NAME.NAMESPACE; `pilothouse proxy-status` lists them";
+    let proxy = parameter(query, "proxyID");
+    proxy.ok_or_else(|| PageError::new(StatusCode::BAD_REQUEST, which))
+}
+
 /// What there is to say of a connected proxy; of several with its name, of the one that came last.
 async fn connected<T: Send + 'static>(
     pages: &Arc<Pages>,
@@ -250,19 +341,40 @@ async fn connected<T: Send + 'static>(
     let wanted = proxy.to_owned();
     let found = pages.derive.ask(move |state| {
         let named = |p: &ProxyRow| *p.node.id == *wanted || proxy_name(&p.node) == wanted;
-        let found = state.proxies().filter(named).last();
-        found.map(|proxy| about(state, proxy))
+        match state.proxies().filter(named).last() {
+            Some(proxy) => Ok(about(state, proxy)),
+            None => {
+                let names = state.proxies().map(|p| proxy_name(&p.node));
+                Err(names.collect::<BTreeSet<String>>())
+            }
+        }
     });
-    found.await?.ok_or_else(|| {
-        PageError::new(
-            StatusCode::NOT_FOUND,
-            format!("no proxy {proxy} is connected (see /debug/syncz)"),
-        )
-    })
+    found
+        .await?
+        .map_err(|names| PageError::new(StatusCode::NOT_FOUND, not_connected(proxy, &names)))
+}
+
+/// What to say of a proxy that is not connected: who is.
+fn not_connected(proxy: &str, connected: &BTreeSet<String>) -> String {
+    let names = || connected.iter().map(String::as_str);
+    if let Some(near) = nearest(proxy, names()) {
+        return format!("no proxy {proxy} is connected: did you mean {near}?");
+    }
+    match connected.len() {
+        0 => format!("no proxy {proxy} is connected, nor any other"),
+        1..=NAMED => {
+            let names: Vec<&str> = names().collect();
+            let names = names.join(", ");
+            format!("no proxy {proxy} is connected; connected: {names}")
+        }
+        _ => {
+            format!("no proxy {proxy} is connected: `pilothouse proxy-status` lists those that are")
+        }
+    }
 }
 
 /// `name.namespace`, as proxies are called on command lines.
-fn proxy_name(node: &model::node::Node) -> String {
+fn proxy_name(node: &Node) -> String {
     format!("{}.{}", node.name, node.namespace)
 }
 
@@ -279,24 +391,6 @@ pub fn services(state: &State) -> Vec<Arc<Service>> {
                 .collect::<Vec<_>>()
         })
         .collect()
-}
-
-fn index() -> String {
-    let mut rows = String::new();
-    for (name, about) in INDEX {
-        rows.push_str(&format!(
-            "<tr><td><a href=\"/debug/{name}\">{name}</a></td><td>{about}</td></tr>\n"
-        ));
-    }
-    format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Pilothouse</title><style>\
-         body{{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:50rem;padding:0 1rem;color:#1d2733;background:#fff}}\
-         td{{padding:.3rem 1.5rem .3rem 0;vertical-align:top}}a{{color:#0b5cad}}\
-         @media(prefers-color-scheme:dark){{body{{color:#dde4ec;background:#161b22}}a{{color:#7ab8ff}}}}\
-         </style></head><body><h1>Pilothouse {}</h1><p>Debug pages, shown to clients on this machine only.</p>\
-         <table>{rows}</table><p><a href=\"/metrics\">metrics</a> · <a href=\"/ready\">ready</a></p></body></html>\n",
-        env!("CARGO_PKG_VERSION")
-    )
 }
 
 /// Those with a larger number than `after`.
@@ -331,117 +425,24 @@ fn engine(state: &State) -> Value {
     })
 }
 
-/// RFC 3339, to the second.
-pub(crate) fn time(at: SystemTime) -> String {
-    let seconds = at
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |d| d.as_secs());
-    timestamp(i64::try_from(seconds).unwrap_or(i64::MAX))
-}
-
-/// RFC 3339, to the microsecond: what measures propagation reads it.
-fn precise_time(at: SystemTime) -> String {
-    let micros = at
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |d| d.subsec_micros());
-    time(at).replace('Z', &format!(".{micros:06}Z"))
-}
-
-/// How a version is written: hash of the content.
-fn version(t: &TypeState) -> String {
-    format!("{:016x}", t.version)
-}
-
-fn sync_status(c: &Connection) -> Value {
-    let mut row = json!({
-        "cluster_id": &*c.node.cluster,
-        "proxy": proxy_name(&c.node),
-        "proxy_type": c.node.role.as_str(),
-        "istio_version": c.node.metadata.get("ISTIO_VERSION").cloned().unwrap_or(Value::Null),
-    });
-    let mut resources = Map::new();
-    for ty in TypeUrl::ALL {
-        let Some(t) = c.types[ty].as_ref().filter(|t| t.sent > 0) else {
-            continue;
-        };
-        let sent = version(t);
-        let acked = if t.acked == Some(t.sent) {
-            sent.clone()
-        } else {
-            String::new()
-        };
-        let short = match ty {
-            TypeUrl::Cluster => "cluster",
-            TypeUrl::Listener => "listener",
-            TypeUrl::Route => "route",
-            TypeUrl::Endpoint => "endpoint",
-            TypeUrl::Extension => "extensionconfig",
-            TypeUrl::Secret | TypeUrl::NameTable | TypeUrl::ProxyConfig => "",
-        };
-        if !short.is_empty() {
-            row[format!("{short}_sent")] = sent.clone().into();
-            row[format!("{short}_acked")] = acked.clone().into();
-        }
-        let mut entry = json!({ "sent": sent, "acked": acked, "sentTime": precise_time(t.sent_at), "revision": t.revision });
-        if let Some(at) = t.acked_at {
-            entry["ackedTime"] = precise_time(at).into();
-        }
-        if let Some(reason) = &t.refused {
-            entry["refused"] = (&**reason).into();
-        }
-        resources.insert(ty.as_str().into(), entry);
-    }
-    row["resources"] = resources.into();
-    row
-}
-
-fn adsz(connections: &[Connection]) -> Value {
-    let clients: Vec<Value> = connections
-        .iter()
-        .map(|c| {
-            let watches: Map<String, Value> = TypeUrl::ALL
-                .into_iter()
-                .filter_map(|ty| {
-                    let selection = c.types[ty].as_ref()?.selection.as_ref()?;
-                    let names: Vec<&str> = selection.names.iter().map(|n| &**n).collect();
-                    Some((ty.as_str().to_owned(), json!(names)))
-                })
-                .collect();
-            let labels: Map<String, Value> = c
-                .node
-                .labels
-                .iter()
-                .map(|(k, v)| (k.to_string(), (&**v).into()))
-                .collect();
-            json!({
-                "connectionId": format!("{}-{}", proxy_name(&c.node), c.number),
-                "connectedAt": time(c.since),
-                "address": c.peer.to_string(),
-                "labels": labels,
-                "metadata": &*c.node.metadata,
-                "locality": {
-                    "region": &*c.node.locality.region,
-                    "zone": &*c.node.locality.zone,
-                    "subZone": &*c.node.locality.subzone,
-                },
-                "watches": watches,
-            })
-        })
-        .collect();
-    json!({ "totalClients": clients.len(), "clients": clients })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_rfc_3339() {}
-
-    #[test]
-    fn precise_times_have_six_digits_of_a_second() {
-        let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(1_002_003);
-        assert_eq!(precise_time(at), "1970-01-01T00:00:01.002003Z");
+    fn who_asks_for_a_proxy_that_is_not_connected_reads_which_are() {
+        let said = |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned());
+            not_connected("front-v1.shop", &names.collect())
+        };
+        assert_eq!(
+            said(&[]),
+            "no proxy front-v1.shop is connected, nor any other"
+        );
+        assert!(said(&["fornt-v1.shop", "x.y"]).ends_with("did you mean fornt-v1.shop?"));
+        assert!(said(&["db.data", "gateway.edge"]).ends_with("connected: db.data, gateway.edge"));
+        let many = ["a.a", "b.b", "c.c", "d.d", "e.e", "f.f"];
+        assert!(said(&many).contains("pilothouse proxy-status"));
     }
 
     #[test]

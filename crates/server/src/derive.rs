@@ -25,6 +25,7 @@ use model::names::Namespace;
 use model::node::Node;
 use model::settings::Settings;
 use model::{Change, Diagnostic};
+use source_api::Room;
 use store::Snapshot;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use xds::{Published, TypeUrl};
@@ -97,7 +98,7 @@ struct Introduction {
 type Question = Box<dyn FnOnce(&State) + Send>;
 
 enum Message {
-    Changes(Vec<Change>, Instant, OwnedSemaphorePermit),
+    Changes(Vec<Change>, Instant, Room),
     Subscribe(Box<Introduction>),
     Hold,
     LetGo,
@@ -205,7 +206,7 @@ impl Derive {
             .acquire_owned()
             .await
             .map_err(|_| Closed)?;
-        self.take(changes, since, permit)
+        self.take(changes, since, permit.into())
     }
 
     /// The room that batches of changes wait in.
@@ -218,12 +219,7 @@ impl Derive {
     /// # Errors
     ///
     /// When the process is going down.
-    pub fn take(
-        &self,
-        changes: Vec<Change>,
-        since: Instant,
-        room: OwnedSemaphorePermit,
-    ) -> Result<(), Closed> {
+    pub fn take(&self, changes: Vec<Change>, since: Instant, room: Room) -> Result<(), Closed> {
         self.send(Message::Changes(changes, since, room))
     }
 
@@ -405,7 +401,7 @@ fn run(
         };
         while let Some(message) = next {
             match message {
-                Message::Changes(list, at, _permit) => {
+                Message::Changes(list, at, _room) => {
                     changes.extend(list);
                     since = Some(since.map_or(at, |since: Instant| since.min(at)));
                 }

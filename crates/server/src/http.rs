@@ -22,12 +22,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use xds::TypeUrl;
 
 use crate::acme::{self, Acme};
 use crate::analysis::Analyst;
 use crate::debug;
 use crate::derive::Derive;
 use crate::findings::Findings;
+use crate::levels;
 use crate::metrics::Metrics;
 use crate::remotes;
 use crate::settings::Settled;
@@ -35,6 +37,7 @@ use crate::statuses::Book;
 use crate::streams::Connections;
 use crate::supervisor::Supervisor;
 use crate::warm::Warm;
+use crate::webhooks::InjectorSource;
 use crate::writing::Writing;
 use clients::{Clients, Connection};
 
@@ -56,6 +59,8 @@ pub struct Pages {
     pub analyst: Analyst,
     /// The statuses of objects.
     pub statuses: Arc<Book>,
+    /// What injection does.
+    pub injection: Arc<InjectorSource>,
     /// What is kept on disk.
     pub warm: Arc<Warm>,
     /// The sources of configuration.
@@ -76,11 +81,27 @@ pub struct Pages {
     pub authority: OnceLock<Authority>,
 }
 
+impl Pages {
+    /// Why proxies are not served although configuration was read; `None` where nothing is known to hinder it.
+    fn hindrance(&self) -> Option<String> {
+        let fault = self.fault.get().and_then(|fault| fault.borrow().clone());
+        match fault {
+            Some(why) => Some(format!("the API store cannot write: {why}")),
+            None => Some(self.supervisor.stuck()?.to_string()),
+        }
+    }
+
+    /// Whether proxies are served, as `/ready` says it.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire) && self.hindrance().is_none()
+    }
+}
+
 /// An answer.
 pub(crate) type Page = Response<Full<Bytes>>;
 
 /// How long the head of a request may take, and a connection be idle between requests.
-const HEAD: Duration = Duration::from_secs(10);
+pub(crate) const HEAD: Duration = Duration::from_secs(10);
 /// The largest head of a request, in bytes.
 const LARGEST_HEAD: usize = 16 << 10;
 /// How long a client may take to read an answer.
@@ -159,10 +180,14 @@ async fn answer(
     peer: IpAddr,
     pages: Arc<Pages>,
 ) -> Result<Page, Infallible> {
+    let path = collapsed(request.uri().path());
     if request.method() == Method::POST
-        && let Some(what) = request.uri().path().strip_prefix("/debug/certs/")
+        && let Some(what) = path.strip_prefix("/debug/certs/")
     {
         return Ok(ask_for(what, &request, peer, &pages).await);
+    }
+    if matches!(*request.method(), Method::POST | Method::PUT) && path == "/debug/log" {
+        return Ok(change_log(&request, peer));
     }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return Ok(text(
@@ -170,34 +195,14 @@ async fn answer(
             "only GET is answered\n",
         ));
     }
-    let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
     let page = match path.as_str() {
-        "/ready" => {
-            let fault = pages.fault.get().and_then(|fault| fault.borrow().clone());
-            if let Some(why) = fault {
-                let words = format!("not ready: the API store cannot write: {why}\n");
-                text(StatusCode::SERVICE_UNAVAILABLE, words)
-            } else if let Some(stuck) = pages.supervisor.stuck() {
-                let words = format!("not ready: {stuck}\n");
-                text(StatusCode::SERVICE_UNAVAILABLE, words)
-            } else if pages.ready.load(Ordering::Acquire) {
-                let words = match pages.warm.is_serving() {
-                    true => "ready: proxies get what they had; configuration is still being read\n",
-                    false => "ready\n",
-                };
-                text(StatusCode::OK, words)
-            } else {
-                let mut words = "starting: configuration is still being read\n".to_owned();
-                let sources = pages.supervisor.sources();
-                for source in sources.iter().filter(|s| !s.was_in_sync) {
-                    words.push_str(&format!("{}: {}\n", source.owner, source.words()));
-                }
-                if let Some(refused) = &pages.settled.borrow().refused {
-                    words.push_str(&format!("settings: {refused}; see the log\n"));
-                }
-                text(StatusCode::SERVICE_UNAVAILABLE, words)
-            }
+        "/ready" => ready(&pages),
+        "/" => {
+            let mut page = text(StatusCode::FOUND, "see /debug\n");
+            let to = header::HeaderValue::from_static("/debug");
+            page.headers_mut().insert(header::LOCATION, to);
+            page
         }
         "/live" => live(&pages).await,
         "/metrics" => metrics(&pages).await,
@@ -226,6 +231,35 @@ async fn answer(
     Ok(page)
 }
 
+/// A path with one slash where several follow each other: istioctl asks for `//version`, which servers of Go take for `/version`.
+pub(crate) fn collapsed(path: &str) -> String {
+    let mut collapsed = String::with_capacity(path.len());
+    for c in path.chars() {
+        if c != '/' || !collapsed.ends_with('/') {
+            collapsed.push(c);
+        }
+    }
+    collapsed
+}
+
+/// Changes what is logged to what the query says.
+fn change_log(request: &Request<Incoming>, peer: IpAddr) -> Page {
+    if let Err(refused) = this_machine::check(peer, request.uri(), request.headers()) {
+        return text(StatusCode::FORBIDDEN, format!("debug pages: {refused}\n"));
+    }
+    let query = request.uri().query().unwrap_or_default();
+    let Some(level) = debug::parameter(query, "level") else {
+        return text(
+            StatusCode::BAD_REQUEST,
+            "what is to be logged? add ?level=, as --log takes it\n",
+        );
+    };
+    match levels::set(level) {
+        Ok(()) => debug::Page::Json(levels::page()).into_response(),
+        Err(why) => text(StatusCode::BAD_REQUEST, format!("level={level:?}: {why}\n")),
+    }
+}
+
 /// Has something done about the certificate of the host that the query names.
 async fn ask_for(what: &str, request: &Request<Incoming>, peer: IpAddr, pages: &Pages) -> Page {
     if let Err(refused) = this_machine::check(peer, request.uri(), request.headers()) {
@@ -239,6 +273,32 @@ async fn ask_for(what: &str, request: &Request<Incoming>, peer: IpAddr, pages: &
         Ok(value) => debug::Page::Json(value).into_response(),
         Err(error) => text(error.status, format!("{}\n", error.message)),
     }
+}
+
+/// Whether proxies are served, and if not, why.
+fn ready(pages: &Pages) -> Page {
+    if let Some(why) = pages.hindrance() {
+        return text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("not ready: {why}\n"),
+        );
+    }
+    if pages.is_ready() {
+        let words = match pages.warm.is_serving() {
+            true => "ready: proxies get what they had; configuration is still being read\n",
+            false => "ready\n",
+        };
+        return text(StatusCode::OK, words);
+    }
+    let mut words = "starting: configuration is still being read\n".to_owned();
+    let sources = pages.supervisor.sources();
+    for source in sources.iter().filter(|s| !s.was_in_sync) {
+        words.push_str(&format!("{}: {}\n", source.owner, source.words()));
+    }
+    if let Some(refused) = &pages.settled.borrow().refused {
+        words.push_str(&format!("settings: {refused}; see the log\n"));
+    }
+    text(StatusCode::SERVICE_UNAVAILABLE, words)
 }
 
 /// Whether the process does its work: what sources report comes through to the derive thread, on which everything waits.
@@ -260,10 +320,11 @@ async fn metrics(pages: &Pages) -> Page {
                 state.engine().stats().memos,
                 tables.virtual_services.len(),
                 debug::services(state).len(),
+                state.store().snapshot(),
             )
         })
         .await;
-    if let Ok((from_disk, views, memos, virtual_services, services)) = figures {
+    if let Ok((from_disk, views, memos, virtual_services, services, snapshot)) = figures {
         let set = |gauge: &prometheus::IntGauge, n: usize| {
             gauge.set(i64::try_from(n).unwrap_or(i64::MAX))
         };
@@ -272,6 +333,13 @@ async fn metrics(pages: &Pages) -> Page {
         set(&pages.metrics.memos, memos);
         set(&pages.metrics.virtual_services, virtual_services);
         set(&pages.metrics.services, services);
+        let counted = pages.metrics.clone();
+        // What a panic there leaves out is what was counted before.
+        let _ = tokio::task::spawn_blocking(move || counted.slices.see(&snapshot)).await;
+    }
+    let behind = pages.connections.behind(SystemTime::now());
+    for ty in TypeUrl::ALL {
+        pages.metrics.of_type(ty).set_behind(behind[ty]);
     }
     pages
         .metrics
@@ -309,4 +377,21 @@ pub fn typed(status: StatusCode, content_type: &'static str, body: impl Into<Byt
         header::HeaderValue::from_static(content_type),
     );
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::collapsed;
+
+    #[test]
+    fn slashes_that_follow_each_other_are_one() {
+        for (path, expected) in [
+            ("//version", "/version"),
+            ("///debug//syncz/", "/debug/syncz/"),
+            ("/ready", "/ready"),
+            ("", ""),
+        ] {
+            assert_eq!(collapsed(path), expected);
+        }
+    }
 }

@@ -26,7 +26,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::derive::Derive;
 use crate::metrics::Metrics;
-use crate::quiet::{Quiet, beginning};
+use crate::quiet::{Quiet, beginning, shown};
 use crate::secure::Trust;
 pub use impersonation::{Account, account};
 
@@ -130,7 +130,7 @@ impl Shared {
             .await?;
         let none = || Status::new(Code::Unimplemented, "there is no CA");
         let signer = trust.signer().ok_or_else(none)?;
-        let request = tokio::time::timeout(PATIENCE, whole(body)).await;
+        let request = tokio::time::timeout(PATIENCE, whole(body, LARGEST)).await;
         let late = |_| Status::new(Code::DeadlineExceeded, "the request took too long to come");
         let asked = Asked::read(&request.map_err(late)??)?;
         let turn = self.turns.acquire().await;
@@ -218,13 +218,13 @@ impl Shared {
             return;
         };
         let (peer, reason) = (client.peer, beginning(reason));
-        tracing::warn!(%peer, reason, left_out, "A request for a certificate was refused.");
+        tracing::warn!(%peer, reason, left_out = shown(left_out), "A request for a certificate was refused.");
     }
 }
 
-/// The one message of a request.
-async fn whole(mut body: Requests) -> Result<bytes::Bytes, Status> {
-    let mut frames = Frames::new(LARGEST);
+/// The one message of a request, of at most so many bytes.
+pub(crate) async fn whole(mut body: Requests, largest: usize) -> Result<bytes::Bytes, Status> {
+    let mut frames = Frames::new(largest);
     let missing = || Status::new(Code::InvalidArgument, "there is no whole request");
     loop {
         if let Some(message) = frames.pop()? {

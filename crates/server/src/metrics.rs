@@ -4,22 +4,26 @@ mod acme;
 mod authority;
 mod certificates;
 mod connected;
+mod events;
+mod of_type;
 mod registrations;
 mod registries;
 mod remotes;
+mod slices;
+mod sources;
 mod stages;
 mod webhooks;
 mod writing;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use model::{Diagnostic, Severity};
 use prometheus::{
-    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, TextEncoder,
+    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
-use store::Reason;
 use xds::{ByType, TypeUrl};
 
 use crate::derive::Batch;
@@ -27,9 +31,13 @@ pub use acme::Acme;
 pub use authority::Authority;
 pub use certificates::Certificates;
 pub use connected::Connected;
+pub use events::Events;
+pub use of_type::{Behind, OfType};
 pub use registrations::Registrations;
 pub use registries::Registries;
 pub use remotes::Remotes;
+pub use slices::Slices;
+pub use sources::Sources;
 pub use stages::Stages;
 pub use webhooks::Webhooks;
 pub use writing::Writing;
@@ -45,8 +53,8 @@ pub struct Metrics {
     by_type: ByType<OfType>,
     /// Connected proxies, by version.
     pub connected: Connected,
-    /// Batches by reason.
-    pub triggers: IntCounterVec,
+    /// What changes, and for which reasons proxies are told.
+    pub events: Events,
     /// Change handed over until the proxy acknowledged.
     pub convergence: Histogram,
     /// Panics caught, and other faults of ours.
@@ -71,16 +79,20 @@ pub struct Metrics {
     pub deployments: IntCounterVec,
     /// Documents that were refused.
     pub rejected_configs: IntCounterVec,
-    /// Events by kind.
-    pub config_events: IntCounterVec,
-    /// Whether each source is in sync.
-    pub sources_in_sync: IntGaugeVec,
-    /// Failures of each source, by reason.
-    pub source_failures: IntCounterVec,
+    /// Endpoints of Kubernetes that are not as they should be.
+    pub slices: Slices,
+    /// VirtualServices of which another one has a host.
+    hosts_taken: IntGauge,
+    /// Subsets of DestinationRules that are defined before.
+    subsets_taken: IntGauge,
+    /// Of the sources of configuration.
+    pub sources: Sources,
     /// Services known.
     pub services: IntGauge,
     /// VirtualServices known.
     pub virtual_services: IntGauge,
+    /// Responses that a proxy did not answer in time.
+    pub write_timeouts: IntCounter,
     /// Streams refused by admission.
     pub refused_streams: IntCounter,
     /// Connections that the server did not take or did not keep, by reason.
@@ -137,6 +149,21 @@ pub struct Metrics {
     pub webhooks: Webhooks,
     /// Seconds from start to ready.
     pub startup: Gauge,
+    /// Seconds since the start.
+    uptime: Gauge,
+    started: Instant,
+}
+
+/// The version of the control plane, as pilot_info and under the name that Istio's dashboards ask for.
+fn versions(registry: &Registry) -> prometheus::Result<()> {
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    const HELP: &str = "Version of the control plane.";
+    let info = IntGaugeVec::new(Opts::new("pilot_info", HELP), &["version"])?;
+    info.with_label_values(&[VERSION]).set(1);
+    registry.register(Box::new(info))?;
+    let build = IntGaugeVec::new(Opts::new("istio_build", HELP), &["component", "tag"])?;
+    build.with_label_values(&["pilot", VERSION]).set(1);
+    registry.register(Box::new(build))
 }
 
 impl Metrics {
@@ -156,12 +183,7 @@ impl Metrics {
                 r.register(Box::new(gauge.clone()))?;
                 Connected::new(gauge)
             },
-            triggers: counters(
-                r,
-                "pilot_push_triggers",
-                "Changes that led to pushes, by reason.",
-                "type",
-            )?,
+            events: Events::new(r)?,
             convergence: histogram(
                 r,
                 "pilot_proxy_convergence_time",
@@ -172,28 +194,7 @@ impl Metrics {
                 "pilot_total_xds_internal_errors",
                 "Faults of the control plane itself; panics caught are among them.",
             )?,
-            sources_in_sync: {
-                let gauge = IntGaugeVec::new(
-                    Opts::new(
-                        "pilothouse_source_in_sync",
-                        "1 while everything that a source holds has been read, else 0.",
-                    ),
-                    &["source"],
-                )?;
-                r.register(Box::new(gauge.clone()))?;
-                gauge
-            },
-            source_failures: {
-                let counter = IntCounterVec::new(
-                    Opts::new(
-                        "pilothouse_source_failures_total",
-                        "Runs of a source that did not go on, by reason: error, ended or panic. It is started again.",
-                    ),
-                    &["source", "reason"],
-                )?;
-                r.register(Box::new(counter.clone()))?;
-                counter
-            },
+            sources: Sources::new(r)?,
             findings: {
                 let gauge = IntGaugeVec::new(
                     Opts::new(
@@ -217,11 +218,12 @@ impl Metrics {
                 gauge
             },
             registration: Registrations::new(r)?,
-            access_reviews: counters(
+            access_reviews: counters_of(
                 r,
                 "pilothouse_access_reviews_total",
                 "Reviews of who may read Secrets, by result: allowed, denied or failed.",
                 "result",
+                &["allowed", "denied", "failed"],
             )?,
             root_writes: {
                 let writes = IntCounterVec::new(
@@ -234,11 +236,12 @@ impl Metrics {
                 r.register(Box::new(writes.clone()))?;
                 writes
             },
-            deployments: counters(
+            deployments: counters_of(
                 r,
                 "pilothouse_gateway_deployments_total",
                 "Deployments of Gateways and creations of GatewayClasses, by result: applied, foreign, failed (tried again), refused or contended.",
                 "result",
+                &["applied", "foreign", "failed", "refused", "contended"],
             )?,
             keys_fetched: counter(
                 r,
@@ -250,23 +253,38 @@ impl Metrics {
                 "pilot_jwks_resolver_network_fetch_fail_total",
                 "Attempts to fetch keys of token issuers that failed.",
             )?,
-            modules: counters(
+            modules: counters_of(
                 r,
                 "pilothouse_wasm_fetches_total",
                 "Attempts to fetch Wasm modules, by result: fetched or failed.",
                 "result",
+                &["fetched", "failed"],
             )?,
-            rejected_configs: counters(
+            rejected_configs: counters_of(
                 r,
                 "pilot_total_rejected_configs",
                 "Objects refused, by kind.",
                 "type",
+                &model::Kind::ALL
+                    .iter()
+                    .map(|kind| kind.name())
+                    .collect::<Vec<_>>(),
             )?,
-            config_events: counters(
+            slices: Slices::new(r)?,
+            hosts_taken: gauge(
                 r,
-                "pilot_k8s_cfg_events",
-                "Changes of objects, by kind.",
-                "type",
+                "pilot_vservice_dup_domain",
+                "Hosts of VirtualServices that another VirtualService has, for connected proxies.",
+            )?,
+            subsets_taken: gauge(
+                r,
+                "pilot_destrule_subsets",
+                "Subsets of DestinationRules whose names are defined before, for connected proxies.",
+            )?,
+            write_timeouts: counter(
+                r,
+                "pilot_xds_write_timeout",
+                "Responses that a proxy did not answer in time, upon which it was disconnected.",
             )?,
             services: gauge(r, "pilot_services", "Services known.")?,
             virtual_services: gauge(r, "pilot_virt_services", "VirtualServices known.")?,
@@ -275,22 +293,24 @@ impl Metrics {
                 "pilothouse_refused_streams_total",
                 "Streams refused by admission.",
             )?,
-            cut_connections: counters(
+            cut_connections: counters_of(
                 r,
                 "pilothouse_cut_connections_total",
                 "Connections of proxies that were refused or closed, by reason: limit, handshakes (too many), system (could not be accepted), slow, stalled.",
                 "reason",
+                &["limit", "handshakes", "system", "slow", "stalled"],
             )?,
             handshakes: gauge(
                 r,
                 "pilothouse_tls_handshakes",
                 "TLS handshakes of proxies that are under way.",
             )?,
-            ended_handshakes: counters(
+            ended_handshakes: counters_of(
                 r,
                 "pilothouse_tls_handshakes_total",
                 "TLS handshakes of proxies that ended, by result: ok, certificate (refused), protocol, slow, gone.",
                 "result",
+                &["ok", "certificate", "protocol", "slow", "gone"],
             )?,
             authenticated: counters(
                 r,
@@ -298,11 +318,12 @@ impl Metrics {
                 "Callers that proved who they are, by authenticator.",
                 "authenticator",
             )?,
-            unauthenticated: counters(
+            unauthenticated: counters_of(
                 r,
                 "pilothouse_unauthenticated_total",
                 "Callers that were turned away because they did not prove who they are, by reason.",
                 "reason",
+                &identity::Reason::ALL.map(identity::Reason::as_str),
             )?,
             limited_streams: counter(
                 r,
@@ -368,14 +389,15 @@ impl Metrics {
                 r.register(Box::new(seconds.clone()))?;
                 seconds
             },
+            uptime: {
+                let seconds = Gauge::new("istiod_uptime_seconds", "Seconds since the start.")?;
+                r.register(Box::new(seconds.clone()))?;
+                seconds
+            },
+            started: Instant::now(),
             registry,
         };
-        let info = IntGaugeVec::new(
-            Opts::new("pilot_info", "Version of the control plane."),
-            &["version"],
-        )?;
-        info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        metrics.registry.register(Box::new(info))?;
+        versions(&metrics.registry)?;
         #[cfg(target_os = "linux")]
         metrics.registry.register(Box::new(
             prometheus::process_collector::ProcessCollector::for_self(),
@@ -394,6 +416,7 @@ impl Metrics {
     ///
     /// If a metric does not encode: a bug.
     pub fn text(&self) -> prometheus::Result<String> {
+        self.uptime.set(self.started.elapsed().as_secs_f64());
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
 
@@ -421,11 +444,7 @@ impl Metrics {
 
     /// Counts a batch.
     pub fn batch(&self, batch: &Batch) {
-        for (reason, count) in &batch.changes.reasons {
-            self.triggers
-                .with_label_values(&[reason_label(*reason)])
-                .inc_by(*count);
-        }
+        self.events.see(batch);
         let times = [
             (&self.stages.apply, batch.apply),
             (&self.stages.dirty, batch.dirty),
@@ -444,55 +463,12 @@ impl Metrics {
         ] {
             self.findings.with_label_values(&[level]).set(count);
         }
+        self.hosts_taken.set(batch.findings.hosts_taken);
+        self.subsets_taken.set(batch.findings.subsets_taken);
         self.evaluations.inc_by(batch.runs);
         self.internal_errors.inc_by(batch.panics);
         self.revision
             .set(i64::try_from(batch.revision).unwrap_or(i64::MAX));
-    }
-}
-
-/// What is counted of each type, under its label `type` (`cds`, `eds`, ...).
-pub struct OfType {
-    /// Responses sent.
-    pub pushes: IntCounter,
-    /// Bytes of a response.
-    pub config_size: Histogram,
-    /// Responses that proxies refused.
-    pub rejects: IntCounter,
-    /// Requests with an outdated nonce.
-    pub expired_nonces: IntCounter,
-}
-
-impl OfType {
-    fn all(registry: &Registry) -> prometheus::Result<ByType<Self>> {
-        let vec = |name, help| counters(registry, name, help, "type");
-        let pushes = vec("pilot_xds_pushes", "Responses sent, by type.")?;
-        let rejects = vec(
-            "pilot_total_xds_rejects",
-            "Responses that proxies refused, by type.",
-        )?;
-        let expired_nonces = vec(
-            "pilot_xds_expired_nonce",
-            "Requests that answered an outdated response, by type.",
-        )?;
-        let config_size = HistogramVec::new(
-            HistogramOpts::new(
-                "pilot_xds_config_size_bytes",
-                "Size of the responses sent, by type.",
-            )
-            .buckets(vec![1., 1e4, 1e5, 1e6, 4e6, 1e7, 4e7]),
-            &["type"],
-        )?;
-        registry.register(Box::new(config_size.clone()))?;
-        Ok(ByType::new(|ty| {
-            let label = [ty.label()];
-            Self {
-                pushes: pushes.with_label_values(&label),
-                config_size: config_size.with_label_values(&label),
-                rejects: rejects.with_label_values(&label),
-                expired_nonces: expired_nonces.with_label_values(&label),
-            }
-        }))
     }
 }
 
@@ -502,17 +478,6 @@ fn level(severity: Severity) -> &'static str {
         Severity::Info => "info",
         Severity::Warning => "warning",
         Severity::Error => "error",
-    }
-}
-
-/// The value of `type` in `pilot_push_triggers`.
-pub fn reason_label(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Config => "config",
-        Reason::Service => "service",
-        Reason::Endpoint => "endpoint",
-        Reason::Global => "global",
-        Reason::Secret => "secret",
     }
 }
 
@@ -530,6 +495,21 @@ fn counters(
 ) -> prometheus::Result<IntCounterVec> {
     let counters = IntCounterVec::new(Opts::new(name, help), &[label])?;
     registry.register(Box::new(counters.clone()))?;
+    Ok(counters)
+}
+
+/// The same, of a label whose values are known: each is there from the start.
+fn counters_of(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    label: &str,
+    values: &[&str],
+) -> prometheus::Result<IntCounterVec> {
+    let counters = counters(registry, name, help, label)?;
+    for value in values {
+        counters.with_label_values(&[value]);
+    }
     Ok(counters)
 }
 
@@ -551,11 +531,36 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_counted_by_a_known_label_is_there_from_the_start() {
+        let text = Metrics::new().unwrap().text().unwrap();
+        for line in [
+            "pilot_k8s_cfg_events{event=\"add\",type=\"VirtualService\"} 0",
+            "pilot_k8s_reg_events{event=\"delete\",type=\"EndpointSlice\"} 0",
+            "pilot_inbound_updates{type=\"eds\"} 0",
+            "pilot_push_triggers{type=\"global\"} 0",
+            "pilot_total_rejected_configs{type=\"Gateway\"} 0",
+            "pilot_xds_write_timeout 0",
+            "pilothouse_rejecting_proxies{type=\"lds\"} 0",
+            "pilothouse_silent_proxies{type=\"cds\"} 0",
+            "pilothouse_cut_connections_total{reason=\"slow\"} 0",
+            "galley_validation_passed{group=\"networking.istio.io\",resource=\"sidecars\",version=\"v1\"} 0",
+            "citadel_server_csr_sign_err_count{error=\"CSR_ERROR\"} 0",
+            "remote_cluster_secret_events_total{event=\"add\"} 0",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
     fn names_are_exposed_as_istio_has_them() {
         let metrics = Metrics::new().unwrap();
         metrics.of_type(TypeUrl::Cluster).pushes.inc();
         let text = metrics.text().unwrap();
         assert!(text.contains("pilot_xds_pushes{type=\"cds\"} 1"), "{text}");
         assert!(text.contains("pilot_services 0"));
+        metrics.of_type(TypeUrl::Cluster).push_time.observe(0.1);
+        let text = metrics.text().unwrap();
+        assert!(text.contains("pilot_xds_push_time_count{type=\"cds\"} 1"));
+        assert!(text.contains("\nistiod_uptime_seconds "));
     }
 }

@@ -59,6 +59,11 @@ impl Default for Quiet {
     }
 }
 
+/// How many lines were left out, as a field of the next one: none has no field.
+pub fn shown(left_out: u64) -> Option<u64> {
+    (left_out > 0).then_some(left_out)
+}
+
 /// The first 500 characters of what a client said.
 pub fn beginning(text: &str) -> &str {
     let end = text.char_indices().nth(SHOWN);
@@ -96,6 +101,7 @@ mod tests {
         assert_eq!(written(start), 20);
         let later = start + Duration::from_millis(1100);
         assert_eq!(quiet.take(later), Some(980));
+        assert_eq!((shown(980), shown(0)), (Some(980), None));
         assert_eq!(written(later), 4);
         assert_eq!(written(start + Duration::from_millis(1200)), 1);
         let year = start + Duration::from_secs(365 * 86_400);

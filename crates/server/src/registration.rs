@@ -26,7 +26,7 @@ use writeback::Place;
 use crate::config::{ServeOptions, duration};
 use crate::derive::{Batch, Derive};
 use crate::metrics::Metrics;
-use crate::quiet::Quiet;
+use crate::quiet::{Quiet, shown};
 
 /// How long a stream waits for its entry to be in force; then it is served without, and corrected.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -166,14 +166,7 @@ impl Registration {
     ) -> Self {
         let own = &options.registration;
         let health = snapshot.settings.features.workload_entry_health_checks;
-        let host = std::env::var("POD_NAME")
-            .ok()
-            .filter(|name| !name.is_empty());
-        let host = host.unwrap_or_else(|| {
-            let system = rustix::system::uname();
-            system.nodename().to_string_lossy().into_owned()
-        });
-        let instance = Instance::on(&host);
+        let instance = Instance::on(&options.writing.host());
         let (found, place) = oneshot::channel();
         let place = place.map(Result::ok).boxed().shared();
         let (namespace, name) = (options.namespace.as_str(), instance.as_str().clone());
@@ -317,22 +310,22 @@ fn told(metrics: Arc<Metrics>) -> Box<dyn Fn(Note) + Send> {
         let kind = Kind::WorkloadEntry.name();
         match note {
             Note::Registered(entry) => {
-                tracing::info!(%entry, left_out, "A workload was registered: its {kind} is made.");
+                tracing::info!(%entry, left_out = shown(left_out), "A workload was registered: its {kind} is made.");
             }
             Note::Updated(entry) => {
-                tracing::info!(%entry, left_out, "A registered workload is connected to this replica.");
+                tracing::info!(%entry, left_out = shown(left_out), "A registered workload is connected to this replica.");
             }
             Note::Unregistered(entry) => {
-                tracing::info!(%entry, left_out, "A registered workload has disconnected.");
+                tracing::info!(%entry, left_out = shown(left_out), "A registered workload has disconnected.");
             }
             Note::CleanedUp(entry) => {
-                tracing::info!(%entry, left_out, "A registered workload did not come back: its {kind} is deleted.");
+                tracing::info!(%entry, left_out = shown(left_out), "A registered workload did not come back: its {kind} is deleted.");
             }
             Note::Refused { entry, refusal, .. } => {
-                tracing::warn!(%entry, left_out, "A connected workload is not registered: {refusal}.");
+                tracing::warn!(%entry, left_out = shown(left_out), "A connected workload is not registered: {refusal}.");
             }
             Note::Failed { entry, reason } => {
-                tracing::warn!(%entry, left_out, "A {kind} could not be written, and will be tried again: {reason}.");
+                tracing::warn!(%entry, left_out = shown(left_out), "A {kind} could not be written, and will be tried again: {reason}.");
             }
         }
     })

@@ -73,6 +73,16 @@ pub struct SecureOptions {
     #[arg(long, env = "CA_TRUSTED_NODE_ACCOUNTS", value_name = "ACCOUNTS", value_delimiter = ',', value_parser = account)]
     pub ca_trusted_node_accounts: Vec<Account>,
 
+    /// Namespaces from which everything may be asked over xDS that /debug shows, as from the root namespace; from others it is what
+    /// proxies of the same namespace have. Comma-separated.
+    #[arg(
+        long,
+        env = "DEBUG_ENDPOINT_AUTH_ALLOWED_NAMESPACES",
+        value_name = "NAMESPACES",
+        value_delimiter = ','
+    )]
+    pub debug_namespaces: Vec<String>,
+
     /// TLS handshakes admitted per second, of which one address gets half; the burst is four seconds' worth. 0 means no
     /// limit.
     #[arg(

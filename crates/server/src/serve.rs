@@ -4,6 +4,7 @@ mod check;
 mod core;
 mod doors;
 mod identity;
+mod own_pod;
 mod remotes;
 mod report;
 mod webhooks;
@@ -27,6 +28,8 @@ use tokio_util::task::TaskTracker;
 use self::core::Core;
 use crate::apis::Apis;
 use crate::config::ServeOptions;
+use crate::config_sources;
+use crate::ctrlz;
 use crate::derive::Derive;
 use crate::findings::Findings;
 use crate::http::{self, Pages};
@@ -34,7 +37,9 @@ use crate::metrics::Metrics;
 use crate::registries::{Bridges, Registries};
 use crate::remotes::Secrets;
 use crate::secure::Trust;
-use crate::settings::{self, Composer, ConfigMaps, SettingsSource, Settled};
+use crate::settings::{
+    self, Composed, Composer, ConfigMaps, HigressFlags, SettingsSource, Settled,
+};
 use crate::supervisor::Supervisor;
 use crate::warm::{Keeper, Saver, Warm};
 use crate::writing::Target;
@@ -68,16 +73,16 @@ pub struct Addresses {
 ///
 /// As [`serve`].
 pub async fn serve_until(
-    options: ServeOptions,
+    mut options: ServeOptions,
     stop: CancellationToken,
     ready: impl FnOnce(Addresses),
 ) -> anyhow::Result<()> {
-    check::check(&options)?;
     let (start, mut signals) = (Instant::now(), Signals::new());
+    let (composer, first) = compose(&mut options)?;
+    check::check(&options)?;
     ads::server::raise_descriptor_limit();
     let metrics = Arc::new(Metrics::new().context("cannot register metrics")?);
     let findings = Arc::new(Findings::default());
-    let (composer, first) = Composer::start(&options)?;
     let settled = SettingsSource::at_start(&first);
     report(&findings, &metrics, &settings::source(), first.found);
     let cluster = connect(&options).await?;
@@ -91,7 +96,7 @@ pub async fn serve_until(
     let pages = core.pages(&options, &findings, &warm, &supervisor, known);
     let http = serve_pages(&options, &pages, &tasks, &stop).await?;
     let trust = Trust::default();
-    let server = xds::server(&options, &trust, &pages, &registration)?;
+    let server = xds::server(&options, &trust, &pages, &core, &stop)?;
     let mut doors = Doors::new(&options, server, (&pages, http), &tasks, &stop, start)?;
     doors.begin_from_disk(&warm, &derive)?;
     let apis = Apis::new(options.cluster_id.as_str().into());
@@ -121,30 +126,38 @@ pub async fn serve_until(
     follow_settings(&supervisor, composer, &core.config_maps, &settled)?;
     let clusters = sources.begin_remotes(target.as_ref(), &core.remote_secrets, remotes);
     let registries = sources.begin_registries(&core.bridges, core.registries.clone());
+    let named = sources.begin_named(&core.config_maps, &settled);
     sources.tell_shadowed();
     // The port is bound, so that clients queue instead of being refused; it answers once there is something to serve.
-    let settings = settings::settled(settled.subscribe(), core.config_maps.told());
-    let named = async { tokio::join!(clusters, registries) };
+    let settings = || settings::settled(settled.subscribe(), core.config_maps.told());
+    let named = async { tokio::join!(clusters, registries, named) };
     first_read(&supervisor, (settings, named), &derive, &stop, &mut signals).await?;
     registration.complete();
     let_go(&warm, &derive, start)?;
+    core.exports.begin();
     doors.can_show(shown, &stop).await;
     doors.begin("Ready.");
+    own_pod::show(&options, &doors, store.get());
     let places = (own, certificates);
     core.order_certificates(&options, &pages, places, (&tasks, &stop))?;
     ready(doors.addresses);
-    write::Begun::new(
-        &options,
-        &pages,
-        &apis,
-        &core.of_trust,
-        (&core.of_deployments, &core.injection),
-    )
-    .write_to(own, &tasks, &stop);
+    write::Begun::new(&options, &pages, &apis, &core).write_to(own, &tasks, &stop);
     let saver = save(keeper, &options, &settled, &pages)?;
     drain(&pages, saver, &stop, &mut signals).await;
     drop((doors, pages, derive, supervisor));
     finish(tasks, core.end(), options.shutdown_duration).await
+}
+
+/// Reads the settings of files, with what flags of Higress mean here. What sources the mesh config names there says whether a
+/// cluster is read, and that is among what settings are made from.
+fn compose(options: &mut ServeOptions) -> anyhow::Result<(Composer, Composed)> {
+    HigressFlags::adopt(options);
+    let (composer, first) = Composer::start(options)?;
+    let named = &first.settings.mesh.config_sources;
+    match options.config_sources.adopt(named) {
+        true => Composer::start(options),
+        false => Ok((composer, first)),
+    }
 }
 
 /// Serves proxies from here on by what the sources have told, where they were served from disk.
@@ -231,6 +244,28 @@ impl Sources<'_> {
         acted
     }
 
+    /// Starts the manager of sources that flags and the mesh config name. What it returns resolves when each that is named is
+    /// among the sources.
+    fn begin_named(
+        &self,
+        config_maps: &Arc<ConfigMaps>,
+        settled: &watch::Sender<Settled>,
+    ) -> impl Future<Output = ()> + use<> {
+        let (findings, metrics) = (self.findings.clone(), self.wiring.metrics.clone());
+        let source = model::Owner::new(0, "config-sources").source;
+        let on_findings = Box::new(move |found| report(&findings, &metrics, &source, found));
+        let (options, warm) = (self.wiring.options, self.wiring.warm);
+        let config_maps = config_maps.clone();
+        let manager =
+            config_sources::Manager::new(options, warm, self.supervisor, config_maps, on_findings);
+        let acted = watch::Sender::default();
+        let done = config_sources::settled(settled.subscribe(), acted.subscribe());
+        let stop = self.wiring.stop.clone();
+        self.tasks
+            .spawn(manager.run(settled.subscribe(), acted, stop));
+        done
+    }
+
     /// From here on authors hear of objects that others hide.
     fn tell_shadowed(&self) {
         let (shadows, findings) = (self.wiring.shadows.clone(), self.findings.clone());
@@ -285,23 +320,32 @@ async fn serve_pages(
             .with_context(|| format!("cannot listen on {second} (--monitoring-addr)"))?;
         tasks.spawn(http::serve(listener, pages.clone(), stop.clone()));
     }
+    if let Some(at) = options.istiod.ctrlz() {
+        let listener = TcpListener::bind(at)
+            .await
+            .with_context(|| format!("cannot listen on {at} (--ctrlz_port)"))?;
+        tracing::info!(address = %listener.local_addr()?, "Serving levels of the log.");
+        tasks.spawn(ctrlz::serve(listener, stop.clone()));
+    }
     Ok(address)
 }
 
-/// Waits until every source is in sync, settings are those that they say, and so are the clusters and registries `named`, or
-/// the process is to stop.
-async fn first_read(
+/// Waits until every source is in sync, settings are those that they say, and so are the clusters, registries and other sources
+/// `named`, or the process is to stop.
+async fn first_read<S: Future<Output = ()>>(
     supervisor: &Supervisor,
-    (settings, named): (impl Future<Output = ()>, impl Future<Output = ((), ())>),
+    (settings, named): (impl Fn() -> S, impl Future<Output = ((), (), ())>),
     derive: &Derive,
     stop: &CancellationToken,
     signals: &mut Signals,
 ) -> anyhow::Result<()> {
     let reading = async {
         supervisor.synced().await?;
-        settings.await;
+        settings().await;
         named.await;
         supervisor.synced().await?;
+        // Another control plane may have told of the mesh.
+        settings().await;
         first_answers(derive).await
     };
     tokio::select! {

@@ -1,7 +1,8 @@
 //! Mesh-wide settings, live: from files or ConfigMaps over Istio's defaults, and from flags and the environment.
 //!
-//! Mesh config has two layers: the ConfigMap that `--shared-mesh-config` names, and over it the file of `--mesh-config`, or
-//! the ConfigMap `istio` (`istio-REVISION`) where there is no such file. Networks are those of the first layer that has any.
+//! Mesh config has three layers: what a control plane says that is a source of configuration, over it the ConfigMap that
+//! `--shared-mesh-config` names, and over both the file of `--mesh-config`, or the ConfigMap `istio` (`istio-REVISION`) where
+//! there is no such file. Networks are those of the first layer that has any.
 //! ConfigMaps are read from the objects in force, so they may come from any source. What cannot be used changes nothing: the
 //! layer's last good version stays in force. At start there may be none; then the server is not ready until there is,
 //! because defaults in place of what is meant would change every proxy of the mesh.
@@ -12,6 +13,7 @@ mod compose;
 mod config_maps;
 mod files;
 mod headers;
+mod higress_flags;
 mod ingress;
 mod istiod_flags;
 mod partners;
@@ -20,7 +22,8 @@ mod source;
 use model::SourceId;
 
 pub use compose::{Composed, Composer};
-pub use config_maps::{ConfigMaps, Told};
+pub use config_maps::{ConfigMaps, PeerMesh, Told};
+pub use higress_flags::HigressFlags;
 pub use ingress::{Dialect, IngressOptions};
 pub use istiod_flags::IstiodFlags;
 pub use source::{SettingsSource, Settled, settled};

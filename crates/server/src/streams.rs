@@ -1,164 +1,44 @@
 //! Between the protocol and the derive thread: admits proxies, passes on what they want, counts what happens.
 
-use std::collections::BTreeSet;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+mod connections;
+mod held;
+mod proof;
+
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use ads::server::{
     Client, HandshakeError, Incident, Join, Proven, Session, Subscriber, Subscription, Work,
 };
-use ads::{Code, Event, Response, Selection, Status};
+use ads::{Code, Event, Response, Status};
 use futures::future::{BoxFuture, ready};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use identity::{Caller, Evidence, Refusal};
-use model::node::{Identity, Node};
+use model::node::Identity;
 use model::peer::network_of;
 use registration::Seat as Registered;
-use rustc_hash::FxHashMap;
-use xds::{ByType, TypeUrl, Types};
+use xds::{TypeUrl, Types};
 
+use crate::debug::over_xds::ThisMachine;
 use crate::derive::{Derive, ProxyId, Refused, Revision, Seat};
+use crate::exporting::ExportOptions;
 use crate::metrics::Metrics;
 use crate::own::{Own, OwnProxies};
-use crate::quiet::{Quiet, beginning, listed};
+use crate::quiet::{Quiet, beginning, listed, shown};
 use crate::registration::Registration;
 use crate::secure::Trust;
 use crate::unsupported::Unsupported;
 use crate::warm::Warm;
+pub use connections::{Connection, Connections, TypeState};
+use proof::{authorize, prove_or_admit};
 
 /// Lines that clients can cause, each kind by itself.
 static REFUSED: Quiet = Quiet::new();
 static LIMITED: Quiet = Quiet::new();
 static STALLED: Quiet = Quiet::new();
 static NACKS: Quiet = Quiet::new();
-
-/// The state of one type on one stream, for debug pages.
-#[derive(Clone, Debug)]
-pub struct TypeState {
-    /// Nonce of the newest response.
-    pub sent: u64,
-    /// Its version.
-    pub version: u64,
-    /// The revision it was made from.
-    pub revision: u64,
-    /// The change that it brought and that was not acknowledged yet; `None` if the proxy asked for it, or the change was before the proxy came.
-    pub change: Option<Arc<Revision>>,
-    /// When it was sent.
-    pub sent_at: SystemTime,
-    /// Nonce of the newest response that was acknowledged.
-    pub acked: Option<u64>,
-    /// When that was.
-    pub acked_at: Option<SystemTime>,
-    /// What the proxy said when it refused the newest response, its beginning.
-    pub refused: Option<Arc<str>>,
-    /// What the proxy asks for.
-    pub selection: Option<Selection>,
-}
-
-impl Default for TypeState {
-    fn default() -> Self {
-        Self {
-            sent: 0,
-            version: 0,
-            revision: 0,
-            change: None,
-            sent_at: SystemTime::UNIX_EPOCH,
-            acked: None,
-            acked_at: None,
-            refused: None,
-            selection: None,
-        }
-    }
-}
-
-/// A connected stream, for debug pages.
-#[derive(Clone, Debug)]
-pub struct Connection {
-    /// Counts the connections of the process; `name.namespace-N` in debug pages.
-    pub number: u64,
-    /// What the proxy said of itself.
-    pub node: Arc<Node>,
-    /// Where it comes from.
-    pub peer: SocketAddr,
-    /// Since when.
-    pub since: SystemTime,
-    /// By type.
-    pub types: ByType<Option<TypeState>>,
-}
-
-/// Every connected stream.
-#[derive(Default)]
-pub struct Connections {
-    list: Mutex<FxHashMap<u64, Arc<Mutex<Connection>>>>,
-    next: AtomicU64,
-    extensions: Mutex<Vec<Weak<BTreeSet<Arc<str>>>>>,
-}
-
-/// Lists of extensions that are shared: there is one for each build of Envoy.
-const BUILDS: usize = 16;
-
-impl Connections {
-    /// Has the node share its list of extensions with those of the same build, of which each has the same five hundred.
-    fn share(&self, node: &mut Node) {
-        let Some(own) = &mut node.extensions else {
-            return;
-        };
-        let mut known = self
-            .extensions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        known.retain(|list| list.strong_count() > 0);
-        let mut lists = known.iter().filter_map(Weak::upgrade);
-        match lists.find(|list| list == own) {
-            Some(list) => *own = list,
-            None if known.len() < BUILDS => known.push(Arc::downgrade(own)),
-            None => {}
-        }
-    }
-
-    /// A copy of every connection, in the order of connecting.
-    pub fn all(&self) -> Vec<Connection> {
-        let list: Vec<_> = self
-            .list
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect();
-        let mut all: Vec<Connection> = list
-            .iter()
-            .map(|c| c.lock().unwrap_or_else(PoisonError::into_inner).clone())
-            .collect();
-        all.sort_by_key(|c| c.number);
-        all
-    }
-
-    fn add(&self, node: Arc<Node>, peer: SocketAddr) -> Arc<Mutex<Connection>> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        let connection = Arc::new(Mutex::new(Connection {
-            number,
-            node,
-            peer,
-            since: SystemTime::now(),
-            types: Default::default(),
-        }));
-        self.list
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(number, connection.clone());
-        connection
-    }
-
-    fn remove(&self, number: u64) {
-        self.list
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&number);
-    }
-}
+static JOINED: Quiet = Quiet::new();
+static LEFT: Quiet = Quiet::new();
 
 /// Admits proxies to the derive thread.
 pub struct Proxies {
@@ -172,6 +52,8 @@ pub struct Proxies {
     pub warm: Arc<Warm>,
     /// Those of a kind that is not supported.
     pub unsupported: Arc<Unsupported>,
+    /// Clients with the types that they asked for and that are not served.
+    pub unserved: Arc<Unsupported>,
     /// Workloads that get an entry of their own.
     pub registration: Registration,
     /// Who finds out who they are.
@@ -180,20 +62,32 @@ pub struct Proxies {
     pub test_identities: bool,
     /// The secret of proxies that this process starts.
     pub own: Option<OwnProxies>,
+    /// Who is let in by address, to read configuration and nothing else.
+    pub peers: ExportOptions,
 }
 
 impl Subscriber for Proxies {
-    /// On an encrypted connection everybody has to prove who it is; on a plaintext one nobody can but our own proxies.
+    /// On an encrypted connection everybody has to prove who it is; on a plaintext one nobody can but our own proxies, and it is
+    /// seen which clients are programs of this machine.
     fn authenticate(
         &self,
         client: &Client,
         headers: &HeaderMap,
     ) -> BoxFuture<'static, Result<Proven, Status>> {
         if client.is_encrypted() {
+            let admitted = self.peers.admits(client.peer.ip());
             let (client, headers) = (client.clone(), headers.clone());
-            return Box::pin(prove(self.trust.clone(), client, headers));
+            return Box::pin(prove_or_admit(
+                self.trust.clone(),
+                client,
+                headers,
+                admitted,
+            ));
         }
         let mut proven = Proven::default();
+        if ThisMachine::speaks(client, headers) {
+            proven.caller = Some(Arc::new(ThisMachine));
+        }
         if self.own.as_ref().is_some_and(|own| own.is_shown(headers)) {
             proven.caller = Some(Arc::new(Own));
         }
@@ -247,7 +141,10 @@ impl Subscriber for Proxies {
                         Status::new(code, refused.to_string())
                     })?;
             let version = metrics.connected.joined(&node);
-            tracing::debug!(proxy = %node.id, peer = %join.peer, "Proxy connected.");
+            if let Some(left_out) = line(&metrics, &JOINED) {
+                let (proxy, peer) = (beginning(&node.id), join.peer);
+                tracing::info!(%proxy, %peer, left_out = shown(left_out), "A proxy connected.");
+            }
             let connection = connections.add(node, join.peer);
             let session = StreamSession {
                 proxy: subscription.proxy,
@@ -280,7 +177,7 @@ impl Subscriber for Proxies {
                 {
                     let reason = status.to_string();
                     let reason = beginning(&reason);
-                    tracing::warn!(reason, left_out, "A stream was refused.");
+                    tracing::warn!(reason, left_out = shown(left_out), "A stream was refused.");
                 }
             }
             Incident::Ended(status) if status.code == Code::ResourceExhausted => {
@@ -290,15 +187,19 @@ impl Subscriber for Proxies {
                     let reason = beginning(&reason);
                     tracing::warn!(
                         reason,
-                        left_out,
+                        left_out = shown(left_out),
                         "A stream that exceeded a limit was ended."
                     );
                 }
             }
             Incident::SendTimedOut => {
                 self.cut("stalled");
+                self.metrics.write_timeouts.inc();
                 if let Some(left_out) = self.line(&STALLED) {
-                    tracing::warn!(left_out, "A proxy that does not read was disconnected.");
+                    tracing::warn!(
+                        left_out = shown(left_out),
+                        "A proxy that does not read was disconnected."
+                    );
                 }
             }
             // The server says so in the log, now and then.
@@ -313,57 +214,20 @@ impl Subscriber for Proxies {
                 let ended = &self.metrics.ended_handshakes;
                 ended.with_label_values(&[result]).inc();
             }
+            Incident::UnknownType { client, type_url } => {
+                // Each client once for each type, however often it connects.
+                if self.unserved.first(&format!("{client} {type_url}")) {
+                    let (client, type_url) = (beginning(&client), beginning(&type_url));
+                    tracing::info!(
+                        client,
+                        type_url,
+                        "A client asked for a type that is not served and got an empty response."
+                    );
+                }
+            }
             Incident::ConnectionOpened | Incident::ConnectionClosed | Incident::Ended(_) => {}
         }
     }
-}
-
-/// Who a client is, by its certificate or what it shows with its call.
-async fn prove(trust: Trust, client: Client, headers: HeaderMap) -> Result<Proven, Status> {
-    let starting = || Status::new(Code::Unavailable, "the server is starting");
-    let authenticators = trust.authenticators().ok_or_else(starting)?;
-    let evidence = Evidence {
-        peer: client.peer,
-        certificates: client.certificates.as_deref().unwrap_or_default(),
-        headers: &headers,
-    };
-    let caller = authenticators.authenticate(&evidence).await;
-    let caller = caller.map_err(|refusal| refused(&refusal))?;
-    Ok(Proven {
-        until: caller.until,
-        caller: Some(caller),
-    })
-}
-
-/// The identity that a proxy has proven, which must be the one that it says it has.
-fn authorize(trust: &Trust, proven: &Proven, node: &Node) -> Result<Option<Identity>, Status> {
-    let Some(caller) = &proven.caller else {
-        return Ok(None);
-    };
-    if let Some(identity) = caller.downcast_ref::<Identity>() {
-        return Ok(Some(identity.clone()));
-    }
-    if caller.is::<Own>() {
-        return Ok(Own::identity(node));
-    }
-    let caller = caller.downcast_ref::<Caller>();
-    match caller.zip(trust.authenticators()) {
-        Some((caller, authenticators)) => {
-            let authorized = authenticators.authorize(caller, node);
-            authorized.map(Some).map_err(|refusal| refused(&refusal))
-        }
-        None => Ok(None),
-    }
-}
-
-/// What a client is told that is refused.
-fn refused(refusal: &Refusal) -> Status {
-    let code = match refusal.code {
-        identity::Code::Unauthenticated => Code::Unauthenticated,
-        identity::Code::PermissionDenied => Code::PermissionDenied,
-        identity::Code::Unavailable => Code::Unavailable,
-    };
-    Status::new(code, refusal.message)
 }
 
 impl Proxies {
@@ -480,7 +344,7 @@ impl Session for StreamSession {
                 let proxy = beginning(&node.id);
                 let resources = listed(resources.iter().map(|name| &**name));
                 let reason = beginning(message);
-                tracing::warn!(proxy, r#type = %ty, resources, reason, left_out, "A proxy rejected a response.");
+                tracing::warn!(proxy, r#type = %ty, resources, reason, left_out = shown(left_out), "A proxy rejected a response.");
             }
             Event::Health { healthy, message } => {
                 if let Some(registered) = &self.registered {
@@ -488,10 +352,6 @@ impl Session for StreamSession {
                 }
             }
             Event::Stale { ty } => self.metrics.of_type(*ty).expired_nonces.inc(),
-            Event::UnknownType { type_url } => {
-                let type_url = beginning(type_url);
-                tracing::debug!(type_url, "A proxy asked for a type that is not served.")
-            }
         }
     }
 
@@ -506,11 +366,12 @@ impl Session for StreamSession {
     fn on_send(&mut self, response: &Response, bytes: usize) {
         let ty = response.content.ty;
         let change = self.change(response);
-        if let Some(change) = &change {
-            let after = change.written();
-            self.metrics.stages.write.observe(after.as_secs_f64());
-        }
         let of_type = self.metrics.of_type(ty);
+        if let Some(change) = &change {
+            let after = change.written().as_secs_f64();
+            self.metrics.stages.write.observe(after);
+            of_type.push_time.observe(after);
+        }
         of_type.pushes.inc();
         #[allow(clippy::cast_precision_loss)] // Sizes stay far below 2^52.
         of_type.config_size.observe(bytes as f64);
@@ -528,37 +389,15 @@ impl Session for StreamSession {
 impl Drop for StreamSession {
     fn drop(&mut self) {
         self.metrics.connected.left(&self.version);
-        let number = self
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .number;
-        self.connections.remove(number);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn proxies_of_one_build_share_their_list_of_extensions() {
-        let connections = Connections::default();
-        let node = |names: &[&str]| {
-            let mut node = Node::clone(&testkit::node(&serde_json::json!({
-                "id": "sidecar~10.0.0.1~a.b~c",
-            })));
-            let names = names.iter().map(|name| Arc::from(*name));
-            node.extensions = Some(Arc::new(names.collect()));
-            connections.share(&mut node);
-            node
+        let (number, node) = {
+            let connection = self.connection.lock();
+            let connection = connection.unwrap_or_else(PoisonError::into_inner);
+            (connection.number, connection.node.clone())
         };
-        let (one, other, same) = (node(&["a", "b"]), node(&["a"]), node(&["a", "b"]));
-        let list = |node: &Node| Arc::as_ptr(node.extensions.as_ref().unwrap());
-        assert_eq!(list(&one), list(&same));
-        assert_ne!(list(&one), list(&other));
-        drop((one, same));
-        node(&["c"]);
-        assert_eq!(connections.extensions.lock().unwrap().len(), 2);
+        self.connections.remove(number);
+        if let Some(left_out) = line(&self.metrics, &LEFT) {
+            let proxy = beginning(&node.id);
+            tracing::info!(%proxy, left_out = shown(left_out), "A proxy disconnected.");
+        }
     }
 }

@@ -187,8 +187,7 @@ impl Supervisor {
             let _ = task.await;
         }
         (self.0.on_findings)(&owner.source, Vec::new());
-        let name = owner.to_string();
-        let _ = self.0.metrics.sources_in_sync.remove_label_values(&[&name]);
+        self.0.metrics.sources.forget(&owner.to_string());
         self.0.progressed.send_replace(());
         true
     }
@@ -311,9 +310,8 @@ impl Shared {
         let mut entries = self.entries();
         if let Some(entry) = entries.by_owner.get_mut(owner) {
             change(&mut entry.progress);
-            let in_sync = i64::from(entry.progress.is_in_sync());
-            let gauge = &self.metrics.sources_in_sync;
-            gauge.with_label_values(&[&owner.to_string()]).set(in_sync);
+            let in_sync = entry.progress.is_in_sync();
+            self.metrics.sources.set(&owner.to_string(), in_sync);
         }
         drop(entries);
         self.progressed.send_replace(());
@@ -350,6 +348,12 @@ impl Shared {
             SourceEvent::Findings(_, found) => {
                 if self.entries().has_run(&owner, run) {
                     (self.on_findings)(&owner.source, found);
+                }
+                return Ok(());
+            }
+            SourceEvent::Waits(contents) => {
+                if self.entries().has_run(&owner, run) {
+                    self.progress(&owner, |progress| progress.wait_for(contents));
                 }
                 return Ok(());
             }
@@ -479,9 +483,7 @@ fn report_end(shared: &Shared, owner: &Owner, ended: &Ended, wait: Duration) {
         }
         Err(_) => ("panic", "it panicked, which is a bug".to_owned()),
     };
-    let name = owner.to_string();
-    let failures = &shared.metrics.source_failures;
-    failures.with_label_values(&[name.as_str(), label]).inc();
+    shared.metrics.sources.failed(&owner.to_string(), label);
     if label == "panic" {
         shared.metrics.internal_errors.inc();
     }

@@ -14,7 +14,7 @@ use model::settings::Settings;
 use rustc_hash::FxHashMap;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
-use xds::Published;
+use xds::{Published, TypeUrl};
 use xlate::View;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -186,7 +186,8 @@ impl Warm {
     }
 }
 
-fn folder_of(options: &ServeOptions) -> Option<PathBuf> {
+/// The folder of the state, if there is one.
+pub(crate) fn folder_of(options: &ServeOptions) -> Option<PathBuf> {
     match &options.state_dir {
         Some(path) if path.as_os_str() == OFF => None,
         Some(path) => Some(path.clone()),
@@ -197,6 +198,10 @@ fn folder_of(options: &ServeOptions) -> Option<PathBuf> {
 /// What resources are made by and from.
 fn origin(options: &ServeOptions, settings: &Settings) -> Origin {
     let mut text = format!("{:?} {:?}", options.config_dir, options.api.data);
+    let sources = &options.config_sources.config_source;
+    if !sources.is_empty() {
+        let _ = write!(text, " {sources:?}");
+    }
     // Settings are written out in an order of their own.
     let _ = write!(text, " {:?} {settings:?}", options.validation);
     Origin {
@@ -292,6 +297,20 @@ struct Known {
     nodes: Vec<NodeKeys>,
 }
 
+/// Whether the resources have subscription rules, as those of gRPC libraries do. The file does not hold the rules, so these clients
+/// are served only once the sources have been read.
+fn has_subscription_rules(published: &Published) -> bool {
+    let mut sets = [TypeUrl::Cluster, TypeUrl::Listener]
+        .into_iter()
+        .filter_map(|ty| published.get(ty));
+    // All resources of a set have one, or none has.
+    sets.any(|set| {
+        set.iter()
+            .next()
+            .is_some_and(|first| first.subscription_rule().is_some())
+    })
+}
+
 /// What the thread has.
 struct Saving {
     settings: Option<Arc<Settings>>,
@@ -323,7 +342,7 @@ impl Saving {
                 Some(nodes) => nodes.iter().map(|node| NodeKeys::of(node)).collect(),
                 None => before.remove(&place).map_or_else(Vec::new, |k| k.nodes),
             };
-            if has_sets(&row.published) {
+            if has_sets(&row.published) && !has_subscription_rules(&row.published) {
                 served.push(Served {
                     published: row.published,
                     nodes: nodes.clone(),

@@ -36,6 +36,15 @@ pub enum Entry {
     Inbound,
 }
 
+/// Who sends it, as far as that is known.
+#[derive(Clone, Debug, Default)]
+pub struct Client {
+    /// The name in its certificate, `spiffe://TRUST-DOMAIN/ns/NAMESPACE/sa/ACCOUNT`.
+    pub identity: Option<String>,
+    /// Its address.
+    pub address: Option<IpAddr>,
+}
+
 /// A request, or a connection where [`Protocol::Tcp`] is spoken.
 #[derive(Clone, Debug, Default)]
 pub struct Call {
@@ -61,6 +70,8 @@ pub struct Call {
     pub path: String,
     /// More HTTP headers, names in lower case.
     pub headers: Vec<(String, String)>,
+    /// Who sends it.
+    pub client: Client,
 }
 
 impl Call {

@@ -53,7 +53,8 @@ fn inbound<'a>(
     }
 }
 
-fn addresses(listener: &Listener) -> impl Iterator<Item = (IpAddr, u16)> {
+/// Where a listener listens.
+pub(crate) fn addresses(listener: &Listener) -> impl Iterator<Item = (IpAddr, u16)> {
     let more = listener.additional_addresses.iter();
     let more = more.filter_map(|a| a.address.as_ref());
     listener.address.iter().chain(more).filter_map(socket)

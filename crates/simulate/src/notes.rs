@@ -1,6 +1,6 @@
 //! What a chain or a route matches and does, in a few words each.
 
-use proto_envoy::envoy::config::listener::v3::FilterChain;
+use proto_envoy::envoy::config::listener::v3::{FilterChain, Listener};
 use proto_envoy::envoy::config::route::v3::route::Action;
 use proto_envoy::envoy::config::route::v3::route_match::PathSpecifier;
 use proto_envoy::envoy::config::route::v3::{Route, RouteAction, RouteMatch};
@@ -9,6 +9,9 @@ use proto_envoy::envoy::extensions::filters::http::fault::v3::fault_abort::Error
 use proto_envoy::envoy::r#type::v3::FractionalPercent;
 use proto_envoy::envoy::r#type::v3::fractional_percent::DenominatorType;
 
+use crate::call::Call;
+use crate::listener;
+use crate::route::difference;
 use crate::walk::unpack;
 
 /// What a chain asks of a connection.
@@ -52,6 +55,26 @@ pub(crate) fn of_route(route: &Route) -> Vec<String> {
             .flat_map(|f| faults(&f)),
     );
     notes
+}
+
+/// What a route that does not take a request asks, and what of it the request does not have.
+pub(crate) fn of_missed(route: &Route, call: &Call) -> String {
+    let asks: Vec<String> = route.r#match.iter().flat_map(asked).collect();
+    let asks = asks.join(", ");
+    let wanted = route.r#match.as_ref();
+    let why = wanted.and_then(|wanted| difference(wanted, call));
+    let why = why.map_or_else(String::new, |why| format!(": {why} does not match"));
+    match route.name.is_empty() {
+        true => format!("route with {asks}{why}"),
+        false => format!("route {}, {asks}{why}", route.name),
+    }
+}
+
+/// The addresses and ports of listeners.
+pub(crate) fn of_listeners(listeners: &[Listener]) -> Vec<String> {
+    let at = listeners.iter().flat_map(listener::addresses);
+    at.map(|(address, port)| format!("listener at {address} port {port}"))
+        .collect()
 }
 
 /// What a route lets go wrong on purpose.

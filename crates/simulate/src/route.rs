@@ -8,21 +8,34 @@ use crate::matcher::{header, query, regex};
 
 /// The first route that matches.
 pub(crate) fn find<'a>(host: &'a VirtualHost, call: &Call) -> Option<&'a Route> {
-    let matches = |r: &&Route| r.r#match.as_ref().is_some_and(|m| takes(m, call));
+    let matches = |r: &&Route| {
+        let wanted = r.r#match.as_ref();
+        wanted.is_some_and(|wanted| difference(wanted, call).is_none())
+    };
     host.routes.iter().find(matches)
 }
 
-fn takes(wanted: &RouteMatch, call: &Call) -> bool {
+/// What keeps a route from taking a request: the first thing of it that the route wants otherwise. None where it takes it.
+pub(crate) fn difference(wanted: &RouteMatch, call: &Call) -> Option<String> {
+    if !path(wanted, call) {
+        return Some("the path".to_owned());
+    }
+    if let Some(other) = wanted.headers.iter().find(|h| !header(h, call)) {
+        return Some(format!("header {}", other.name));
+    }
+    if let Some(other) = wanted.query_parameters.iter().find(|q| !query(q, call)) {
+        return Some(format!("parameter {}", other.name));
+    }
     let is_grpc = || {
         let kind = call.header("content-type");
         kind.is_some_and(|k| k == "application/grpc" || k.starts_with("application/grpc+"))
     };
-    path(wanted, call)
-        && wanted.headers.iter().all(|h| header(h, call))
-        && wanted.query_parameters.iter().all(|q| query(q, call))
-        && (wanted.grpc.is_none() || is_grpc())
-        // What a token said is not known here: a walk is without one.
-        && wanted.dynamic_metadata.iter().all(|m| m.invert)
+    if wanted.grpc.is_some() && !is_grpc() {
+        return Some("gRPC".to_owned());
+    }
+    // What a token said is not known here: a walk is without one.
+    let claims = wanted.dynamic_metadata.iter().any(|m| !m.invert);
+    claims.then(|| "the claims of a token".to_owned())
 }
 
 fn path(wanted: &RouteMatch, call: &Call) -> bool {

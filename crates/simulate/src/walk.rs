@@ -2,8 +2,9 @@
 
 use prost::{Message, Name};
 use prost_types::Any;
+use proto_envoy::envoy::config::core::v3::http_protocol_options::HeadersWithUnderscoresAction as Underscores;
 use proto_envoy::envoy::config::listener::v3::filter::ConfigType;
-use proto_envoy::envoy::config::listener::v3::{FilterChain, Listener};
+use proto_envoy::envoy::config::listener::v3::FilterChain;
 use proto_envoy::envoy::config::route::v3::redirect_action::{
     PathRewriteSpecifier, SchemeRewriteSpecifier,
 };
@@ -20,10 +21,13 @@ use proto_envoy::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
 use proto_envoy::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::ClusterSpecifier as TcpClusters;
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
 
+use crate::access::{self, Asked};
 use crate::call::{Call, Protocol, Tls};
 use crate::cluster::Destination;
 use crate::location::Location;
+use crate::policy::{self, Verdict};
 use crate::resources::Resources;
+use crate::steps::{of_chain, of_config, of_host, of_listener, of_route};
 use crate::{chain, listener, notes, path, route, virtual_host};
 
 /// What was passed on the way, and where it ends.
@@ -33,6 +37,21 @@ pub struct Walk {
     pub steps: Vec<Step>,
     /// Where it ends.
     pub end: End,
+    /// Where it ends because nothing fits: what there was to fit, in a few words each.
+    pub tried: Vec<String>,
+    /// What the proxy's policies say of it. Where it is denied, the end is where it would have gone.
+    pub verdict: Verdict,
+    /// What else decides about it, and what its answer is taken to be.
+    pub asked: Vec<Asked>,
+}
+
+/// What was seen on the way.
+#[derive(Default)]
+struct Seen {
+    steps: Vec<Step>,
+    tried: Vec<String>,
+    verdict: Verdict,
+    asked: Vec<Asked>,
 }
 
 /// A part of the configuration.
@@ -129,22 +148,39 @@ impl std::fmt::Display for Refusal {
 
 /// Follows a call through the resources of a proxy.
 pub fn walk(resources: &Resources, call: &Call) -> Walk {
-    let mut steps = Vec::new();
-    let end = follow(resources, call, &mut steps).unwrap_or_else(End::Refused);
-    Walk { steps, end }
+    let mut seen = Seen::default();
+    let end = follow(resources, call, &mut seen).unwrap_or_else(End::Refused);
+    let Seen {
+        steps,
+        tried,
+        verdict,
+        asked,
+    } = seen;
+    Walk {
+        steps,
+        end,
+        tried,
+        verdict,
+        asked,
+    }
 }
 
-fn follow(resources: &Resources, call: &Call, steps: &mut Vec<Step>) -> Result<End, Refusal> {
-    let listener = listener::find(&resources.listeners, call).ok_or(Refusal::NoListener)?;
+fn follow(resources: &Resources, call: &Call, seen: &mut Seen) -> Result<End, Refusal> {
+    let Some(listener) = listener::find(&resources.listeners, call) else {
+        seen.tried = notes::of_listeners(&resources.listeners);
+        return Err(Refusal::NoListener);
+    };
     let at = Location::listener(&listener.name);
-    steps.push(of_listener(listener, at.clone()));
+    seen.steps.push(of_listener(listener, at.clone()));
     let chain = chain::find(listener, call)?;
     let at = match position(&listener.filter_chains, chain) {
         Some(index) => at.below(format_args!("filterChains/{index}")),
         None => at.below(format_args!("defaultFilterChain")),
     };
-    steps.push(of_chain(chain, at.clone()));
+    seen.steps.push(of_chain(chain, at.clone()));
     check_tls(chain, call)?;
+    seen.verdict = policy::of_connection(chain, call);
+    seen.asked = access::of_connection(chain, call);
     if let Some((index, manager)) = filter::<HttpConnectionManager>(chain) {
         let at = at.below(format_args!("filters/{index}/typedConfig/routeConfig"));
         // What is protected and not opened here is no HTTP to this chain.
@@ -153,7 +189,7 @@ fn follow(resources: &Resources, call: &Call, steps: &mut Vec<Step>) -> Result<E
         {
             return Err(Refusal::NoHttp);
         }
-        return http(resources, &manager, at, call, steps);
+        return http(resources, &manager, at, call, seen);
     }
     Ok(End::Clusters(match filter::<TcpProxy>(chain) {
         Some((_, proxy)) => tcp(resources, &proxy),
@@ -230,7 +266,7 @@ fn http(
     manager: &HttpConnectionManager,
     inline: Location,
     call: &Call,
-    steps: &mut Vec<Step>,
+    seen: &mut Seen,
 ) -> Result<End, Refusal> {
     let (name, config, at) = match &manager.route_specifier {
         Some(RouteSpecifier::RouteConfig(config)) => (String::new(), Some(config), inline),
@@ -241,7 +277,7 @@ fn http(
         }
         Some(RouteSpecifier::ScopedRoutes(_)) | None => (String::new(), None, inline),
     };
-    steps.push(of_config(name, config, at.clone()));
+    seen.steps.push(of_config(name, config, at.clone()));
     let Some(call) = as_seen(manager, call) else {
         return Ok(End::Response {
             status: 400,
@@ -250,18 +286,22 @@ fn http(
     };
     let call = &call;
     let config = config.ok_or(Refusal::NoVirtualHost)?;
-    let (host, domain) =
-        virtual_host::find(config, &call.authority).ok_or(Refusal::NoVirtualHost)?;
-    let index = position(&config.virtual_hosts, host).unwrap_or_default();
-    let at = at.below(format_args!("virtualHosts/{index}"));
-    steps.push(of_host(host, domain, at.clone()));
-    let wants_tls = host.require_tls() == TlsRequirementType::All;
-    if wants_tls && call.tls == Tls::None {
-        return Err(Refusal::TlsRequired);
-    }
-    let route = route::find(host, call).ok_or(Refusal::NoRoute)?;
-    let index = position(&host.routes, route).unwrap_or_default();
-    steps.push(of_route(route, at.below(format_args!("routes/{index}"))));
+    let found = routed(config, at, call, seen);
+    let own = &config.typed_per_filter_config;
+    let levels = match &found {
+        Ok((host, route)) => vec![
+            &route.typed_per_filter_config,
+            &host.typed_per_filter_config,
+            own,
+        ],
+        Err(_) => vec![own],
+    };
+    let of_request = policy::of_request(manager, &levels, call);
+    seen.verdict = std::mem::take(&mut seen.verdict).and(of_request);
+    let asked = found.as_ref().ok().map(|(_, route)| *route);
+    let asked = access::of_request(manager, &levels, asked, call);
+    seen.asked.extend(asked);
+    let (_, route) = found?;
     Ok(match &route.action {
         Some(Action::Route(action)) => End::Clusters(clusters(resources, action, call)),
         Some(Action::Redirect(redirect)) => self::redirect(redirect, call),
@@ -279,8 +319,38 @@ fn http(
     })
 }
 
-/// A request as routes see it: with the path that the connection manager makes of it, and how it came. None where that is
-/// refused.
+/// The virtual host and the route that take a request.
+fn routed<'a>(
+    config: &'a RouteConfiguration,
+    at: Location,
+    call: &Call,
+    seen: &mut Seen,
+) -> Result<(&'a VirtualHost, &'a Route), Refusal> {
+    let Some((host, domain)) = virtual_host::find(config, &call.authority) else {
+        let domains = config.virtual_hosts.iter().flat_map(|host| &host.domains);
+        seen.tried = domains.map(|domain| format!("host {domain}")).collect();
+        return Err(Refusal::NoVirtualHost);
+    };
+    let index = position(&config.virtual_hosts, host).unwrap_or_default();
+    let at = at.below(format_args!("virtualHosts/{index}"));
+    seen.steps.push(of_host(host, domain, at.clone()));
+    let wants_tls = host.require_tls() == TlsRequirementType::All;
+    if wants_tls && call.tls == Tls::None {
+        return Err(Refusal::TlsRequired);
+    }
+    let Some(route) = route::find(host, call) else {
+        let routes = host.routes.iter();
+        seen.tried = routes.map(|route| notes::of_missed(route, call)).collect();
+        return Err(Refusal::NoRoute);
+    };
+    let index = position(&host.routes, route).unwrap_or_default();
+    seen.steps
+        .push(of_route(route, at.below(format_args!("routes/{index}"))));
+    Ok((host, route))
+}
+
+/// A request as routes see it: with the path that the connection manager makes of it, the headers that it lets pass, and how it
+/// came. None where that is refused.
 fn as_seen(manager: &HttpConnectionManager, call: &Call) -> Option<Call> {
     const SCHEME: &str = "x-forwarded-proto";
     let mut seen = Call {
@@ -289,6 +359,13 @@ fn as_seen(manager: &HttpConnectionManager, call: &Call) -> Option<Call> {
     };
     if manager.strip_trailing_host_dot {
         seen.authority = path::without_dot(&call.authority);
+    }
+    let has_underscore = |(name, _): &(String, String)| name.contains('_');
+    let options = manager.common_http_protocol_options.as_ref();
+    match options.map(|options| options.headers_with_underscores_action()) {
+        Some(Underscores::DropHeader) => seen.headers.retain(|header| !has_underscore(header)),
+        Some(Underscores::RejectRequest) if seen.headers.iter().any(has_underscore) => return None,
+        _ => {}
     }
     let is_edge = manager.use_remote_address == Some(true);
     let says = seen.headers.iter().any(|(name, _)| name == SCHEME);
@@ -372,55 +449,116 @@ fn redirect(redirect: &RedirectAction, call: &Call) -> End {
     }
 }
 
-fn of_listener(listener: &Listener, at: Location) -> Step {
-    let address = listener.address.as_ref().and_then(listener::socket);
-    Step {
-        part: Part::Listener,
-        name: listener.name.clone(),
-        notes: address
-            .map(|(a, p)| format!("at {a} port {p}"))
-            .into_iter()
-            .collect(),
-        at: Some(at),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use proto_envoy::envoy::config::core::v3::HttpProtocolOptions;
 
-fn of_chain(chain: &FilterChain, at: Location) -> Step {
-    Step {
-        part: Part::FilterChain,
-        name: chain.name.clone(),
-        notes: notes::of_chain(chain),
-        at: Some(at),
-    }
-}
+    use super::*;
 
-fn of_config(name: String, config: Option<&RouteConfiguration>, at: Location) -> Step {
-    Step {
-        part: Part::RouteConfiguration,
-        notes: match config {
-            None => vec!["the proxy has none of this name".to_owned()],
-            Some(_) if name.is_empty() => vec!["in the listener".to_owned()],
-            Some(_) => Vec::new(),
-        },
-        name,
-        at: config.map(|_| at),
+    #[test]
+    fn headers_with_underscores_are_seen_as_the_listener_says() {
+        let call = Call {
+            path: "/".to_owned(),
+            headers: ["x-a", "x_a"]
+                .map(|name| (name.to_owned(), "1".to_owned()))
+                .into(),
+            ..Call::default()
+        };
+        for (action, names) in [
+            (Underscores::Allow, Some(vec!["x-a", "x_a"])),
+            (Underscores::DropHeader, Some(vec!["x-a"])),
+            (Underscores::RejectRequest, None),
+        ] {
+            let manager = HttpConnectionManager {
+                common_http_protocol_options: Some(HttpProtocolOptions {
+                    headers_with_underscores_action: action.into(),
+                    ..HttpProtocolOptions::default()
+                }),
+                ..HttpConnectionManager::default()
+            };
+            let seen = as_seen(&manager, &call);
+            let seen = seen.as_ref().map(|call| {
+                let names = call.headers.iter().map(|(name, _)| name.as_str());
+                names.collect::<Vec<_>>()
+            });
+            assert_eq!(seen, names, "{action:?}");
+        }
     }
-}
 
-fn of_host(host: &VirtualHost, domain: &str, at: Location) -> Step {
-    Step {
-        part: Part::VirtualHost,
-        name: host.name.clone(),
-        notes: vec![format!("by domain {domain}")],
-        at: Some(at),
-    }
-}
+    #[test]
+    fn what_does_not_fit_is_said_with_what_there_is() {
+        use proto_envoy::envoy::config::core::v3::address::Address as Form;
+        use proto_envoy::envoy::config::core::v3::socket_address::PortSpecifier;
+        use proto_envoy::envoy::config::core::v3::{Address, SocketAddress};
+        use proto_envoy::envoy::config::listener::v3::Listener;
+        use proto_envoy::envoy::config::route::v3::route_match::PathSpecifier;
+        use proto_envoy::envoy::config::route::v3::{HeaderMatcher, RouteMatch};
 
-fn of_route(route: &Route, at: Location) -> Step {
-    Step {
-        part: Part::Route,
-        name: route.name.clone(),
-        notes: notes::of_route(route),
-        at: Some(at),
+        let route = |name: &str, prefix: &str, header: Option<&str>| Route {
+            name: name.to_owned(),
+            r#match: Some(RouteMatch {
+                path_specifier: Some(PathSpecifier::Prefix(prefix.to_owned())),
+                headers: header
+                    .map(|name| HeaderMatcher {
+                        name: name.to_owned(),
+                        ..HeaderMatcher::default()
+                    })
+                    .into_iter()
+                    .collect(),
+                ..RouteMatch::default()
+            }),
+            ..Route::default()
+        };
+        let config = RouteConfiguration {
+            virtual_hosts: vec![VirtualHost {
+                domains: vec!["a.test".to_owned()],
+                routes: vec![route("api", "/api", None), route("", "/", Some("x-user"))],
+                ..VirtualHost::default()
+            }],
+            ..RouteConfiguration::default()
+        };
+        let manager = HttpConnectionManager {
+            route_specifier: Some(RouteSpecifier::RouteConfig(config)),
+            ..HttpConnectionManager::default()
+        };
+        let tried = |authority: &str| {
+            let call = Call {
+                authority: authority.to_owned(),
+                path: "/".to_owned(),
+                ..Call::default()
+            };
+            let mut seen = Seen::default();
+            let at = Location::listener("l");
+            http(&Resources::default(), &manager, at, &call, &mut seen)
+                .err()
+                .map(|why| (why, seen.tried))
+        };
+        assert_eq!(
+            tried("b.test"),
+            Some((Refusal::NoVirtualHost, vec!["host a.test".to_owned()]))
+        );
+        let routes = [
+            "route api, prefix /api: the path does not match",
+            "route with prefix /, header x-user: header x-user does not match",
+        ];
+        let routes = routes.map(str::to_owned).to_vec();
+        assert_eq!(tried("a.test"), Some((Refusal::NoRoute, routes)));
+        let socket = SocketAddress {
+            address: "127.0.0.1".to_owned(),
+            port_specifier: Some(PortSpecifier::PortValue(8080)),
+            ..SocketAddress::default()
+        };
+        let resources = Resources {
+            listeners: vec![Listener {
+                address: Some(Address {
+                    address: Some(Form::SocketAddress(socket)),
+                }),
+                ..Listener::default()
+            }],
+            ..Resources::default()
+        };
+        let walk = super::walk(&resources, &Call::default());
+        assert_eq!(walk.end, End::Refused(Refusal::NoListener));
+        assert_eq!(walk.tried, ["listener at 127.0.0.1 port 8080"]);
     }
 }

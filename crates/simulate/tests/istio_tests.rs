@@ -70,6 +70,7 @@ fn call(recorded: &Value) -> Call {
         authority,
         protocol,
         tls,
+        ..Call::default()
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use model::{Change, Contents, Diagnostic, Owner, SourceId};
 use tokio_util::sync::CancellationToken;
 
-pub use sink::{Closed, Delivery, Sink};
+pub use sink::{Closed, Delivery, Part, Room, Sink};
 
 /// What a source reports.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub enum SourceEvent {
     },
     /// Everything that is wrong with what the source holds; replaces its earlier findings.
     Findings(SourceId, Vec<Diagnostic>),
+    /// What it must read before it reports anything that it has; replaces what it said of that before. Nothing when it reports.
+    Waits(Vec<Contents>),
 }
 
 impl SourceEvent {
@@ -38,7 +40,7 @@ impl SourceEvent {
     pub fn changes(&self) -> &[Change] {
         match self {
             SourceEvent::Changes(changes) | SourceEvent::Read { changes, .. } => changes,
-            SourceEvent::Findings(..) => &[],
+            SourceEvent::Findings(..) | SourceEvent::Waits(_) => &[],
         }
     }
 }

@@ -17,7 +17,29 @@ pub struct Delivery {
     /// What was sent.
     pub event: SourceEvent,
     /// Its room.
-    pub room: OwnedSemaphorePermit,
+    pub room: Room,
+}
+
+/// The room of an event in the queue, which is given back when this is dropped.
+#[derive(Debug)]
+pub struct Room {
+    _of_all: OwnedSemaphorePermit,
+    _part: Option<Part>,
+}
+
+impl From<OwnedSemaphorePermit> for Room {
+    fn from(of_all: OwnedSemaphorePermit) -> Self {
+        Self {
+            _of_all: of_all,
+            _part: None,
+        }
+    }
+}
+
+/// The turn of a part of something large: no other part of the same run waits in the queue.
+#[derive(Debug)]
+pub struct Part {
+    _turn: Option<OwnedSemaphorePermit>,
 }
 
 /// Nobody listens any more.
@@ -33,6 +55,8 @@ pub struct Sink {
     run: u64,
     queue: mpsc::UnboundedSender<Delivery>,
     room: Arc<Semaphore>,
+    /// One turn.
+    parts: Arc<Semaphore>,
 }
 
 impl Sink {
@@ -48,6 +72,7 @@ impl Sink {
             run,
             queue,
             room,
+            parts: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -64,14 +89,35 @@ impl Sink {
     ///
     /// When nobody listens any more.
     pub async fn send(&self, event: SourceEvent) -> Result<(), Closed> {
-        let room = self.room.clone().acquire_owned().await;
+        self.send_in(None, event).await
+    }
+
+    /// As [`Sink::send`], for a part of something large whose turn it is.
+    ///
+    /// # Errors
+    ///
+    /// When nobody listens any more.
+    pub async fn send_in(&self, part: Option<Part>, event: SourceEvent) -> Result<(), Closed> {
+        let of_all = self.room.clone().acquire_owned().await;
         let delivery = Delivery {
             owner: self.owner.clone(),
             run: self.run,
             event,
-            room: room.map_err(|_| Closed)?,
+            room: Room {
+                _of_all: of_all.map_err(|_| Closed)?,
+                _part: part,
+            },
         };
         self.queue.send(delivery).map_err(|_| Closed)
+    }
+
+    /// Resolves when the part that was sent last is being applied. Whoever has more to say than can be applied at once says it in
+    /// parts, so that what others say comes in between.
+    pub async fn part(&self) -> Part {
+        Part {
+            // It is never closed.
+            _turn: self.parts.clone().acquire_owned().await.ok(),
+        }
     }
 
     /// Resolves when nobody listens any more.

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use model::{Change, Diagnostic, Owner};
 use notify::Event;
 use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::folder::Folder;
+use crate::folder::{Folder, ReadApart};
 use pending::{Pending, Work};
-use source_api::{Running, Sink, Source, SourceError, SourceEvent};
+use source_api::{Part, Running, Sink, Source, SourceError, SourceEvent};
 use watching::Watching;
 
 /// Without any event the folder is looked at this often: some file systems tell nothing.
@@ -116,6 +117,10 @@ async fn tell_of(
         folder: Some(folder),
         options,
         out,
+        reading: None,
+        read: None,
+        has_more: false,
+        part: None,
         findings: None,
         synced: false,
         emptied: None,
@@ -134,29 +139,9 @@ async fn tell_of(
             (false, None) => LOOK,
         };
         let looking = Instant::now() + look.max(telling.took * PART);
-        loop {
-            let due = pending.due().map_or(looking, |due| due.min(looking));
-            // A timer counts whole milliseconds: one that is due already would take another.
-            if events.is_empty() && due <= Instant::now() {
-                break;
-            }
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return Ok(()),
-                () = telling.out.closed() => return Ok(()),
-                event = events.recv(), if !events.is_closed() || !events.is_empty() => {
-                    let Some(event) = event else { continue };
-                    let now = Instant::now();
-                    pending.note(&event, now);
-                    while let Ok(event) = events.try_recv() {
-                        pending.note(&event, now);
-                    }
-                    if watching.has_dropped() {
-                        pending.everything(now);
-                    }
-                }
-                () = tokio::time::sleep_until(due.into()) => break,
-            }
+        let waiting = (&mut pending, &mut events, &watching);
+        if !wait(&mut telling, waiting, looking, &stop).await {
+            return Ok(());
         }
         let now = Instant::now();
         if now >= looking {
@@ -178,12 +163,70 @@ async fn tell_of(
     }
 }
 
+/// Waits until there is something to tell, at the latest until the folder is to be looked at; `false` where nobody wants it any more.
+async fn wait(
+    telling: &mut Telling,
+    (pending, events, watching): (&mut Pending, &mut mpsc::Receiver<Event>, &Watching),
+    looking: Instant,
+    stop: &CancellationToken,
+) -> bool {
+    loop {
+        let due = pending.due().map_or(looking, |due| due.min(looking));
+        // A timer counts whole milliseconds: one that is due already would take another.
+        if events.is_empty() && due <= Instant::now() {
+            return true;
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return false,
+            () = telling.out.closed() => return false,
+            event = events.recv(), if !events.is_closed() || !events.is_empty() => {
+                let Some(event) = event else { continue };
+                let now = Instant::now();
+                pending.note(&event, now);
+                while let Ok(event) = events.try_recv() {
+                    pending.note(&event, now);
+                }
+                if watching.has_dropped() {
+                    pending.everything(now);
+                }
+            }
+            read = end_of(&mut telling.reading), if telling.reading.is_some() => {
+                telling.reading = None;
+                telling.read = Some(read);
+                return true;
+            }
+            part = telling.out.part(), if telling.has_more => {
+                telling.part = Some(part);
+                return true;
+            }
+            () = tokio::time::sleep_until(due.into()) => return true,
+        }
+    }
+}
+
+/// What comes of reading large files, where that is under way.
+async fn end_of(reading: &mut Option<JoinHandle<ReadApart>>) -> Result<ReadApart, JoinError> {
+    match reading {
+        Some(reading) => reading.await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Reads and speaks.
 struct Telling {
     /// Absent while it is read.
     folder: Option<Folder>,
     options: Options,
     out: Sink,
+    /// Large files that are being read, beside the folder.
+    reading: Option<JoinHandle<ReadApart>>,
+    /// What came of that, until it is taken in.
+    read: Option<Result<ReadApart, JoinError>>,
+    /// Whether there is more to tell of large files.
+    has_more: bool,
+    /// The turn of the next part of it.
+    part: Option<Part>,
     /// What was said last.
     findings: Option<Vec<Diagnostic>>,
     synced: bool,
@@ -209,13 +252,27 @@ impl Telling {
         let everything = work.all_except.is_some();
         let grace = self.options.empty_grace;
         let over = self.emptied.is_some_and(|since| since.elapsed() >= grace) || grace.is_zero();
-        let (folder, mut changes, mut findings, is_there) =
+        let read = self.read.take().transpose();
+        let read = read.map_err(|_| FilesError::Panicked { path: path.clone() })?;
+        let (part, synced) = (self.part.take(), self.synced);
+        let tells_part = part.is_some();
+        let (mut folder, mut changes, mut findings, is_there) =
             tokio::task::spawn_blocking(move || {
                 let is_there = folder.root().exists();
                 if over {
                     folder.let_go();
                 }
+                // Nobody is served before everything is read once.
+                if synced {
+                    folder.read_large_files_apart();
+                }
+                if let Some(read) = read {
+                    folder.take_apart(read);
+                }
                 let mut changes = folder.look(&work.files);
+                if tells_part {
+                    changes.extend(folder.part());
+                }
                 if let Some(unfinished) = &work.all_except {
                     changes.extend(folder.scan_except(unfinished));
                 }
@@ -231,6 +288,10 @@ impl Telling {
             .then(|| self.emptied.unwrap_or_else(Instant::now));
         if everything {
             self.took = start.elapsed();
+        }
+        self.has_more = folder.has_more();
+        if let Some(apart) = folder.apart() {
+            self.reading = Some(tokio::task::spawn_blocking(move || apart.read()));
         }
         self.folder = Some(folder);
         findings.extend(unwatched);
@@ -250,7 +311,7 @@ impl Telling {
                 noticed,
                 took: start.elapsed(),
             };
-            let _ = self.out.send(said).await;
+            let _ = self.out.send_in(part, said).await;
         }
         Ok(troubled)
     }

@@ -6,7 +6,9 @@
 //! file is repaired or says something else. So it is when an empty folder takes the place of one that held something,
 //! as when a volume is not mounted: see [`Folder::let_go`].
 
+mod apart;
 mod disk;
+mod known;
 mod last_good;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -14,12 +16,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::kinds::AnyObject;
-use model::parse::{Document, Parsed, Validation};
+use model::parse::{Parsed, Validation};
 use model::{Change, Diagnostic, ObjectKey, Owner, Severity, SourceId};
 
 use ::disk::open::Stamp;
+use apart::Queue;
 use disk::{Outcome, Wanted};
+use known::{Known, Place, Places};
+use last_good::Stood;
 
+pub use apart::{Apart, ReadApart};
 pub(crate) use disk::{Identity, is_below_hidden};
 pub use disk::{LARGEST_FILE, is_manifest};
 
@@ -49,16 +55,32 @@ pub fn load(root: &Path, validation: Validation) -> (Vec<Change>, Vec<Diagnostic
     (changes, findings)
 }
 
-/// Reads a folder or a file once to see what is wrong with it: how many objects it holds, and what there is to say.
-pub fn inspect(root: &Path, validation: Validation) -> (usize, Vec<Diagnostic>) {
+/// What a folder or a file holds, for who looks at it once.
+#[derive(Debug)]
+pub struct Inspected {
+    /// How many objects it has, also those that cannot be used.
+    pub documents: usize,
+    /// Those that can be used.
+    pub objects: Vec<AnyObject>,
+    /// What there is to say about them.
+    pub findings: Vec<Diagnostic>,
+}
+
+/// Reads a folder or a file once to see what is wrong with it.
+pub fn inspect(root: &Path, validation: Validation) -> Inspected {
     let id = SourceId {
         rank: 0,
         name: format!("files:{}", root.display()).into(),
     };
     let mut folder = Folder::new(id, root, validation);
     folder.scan();
-    let documents = folder.files.values().map(|f| f.documents.len()).sum();
-    (documents, folder.findings())
+    let documents = || folder.files.values().flat_map(|file| &file.documents);
+    let objects = documents().filter_map(|document| document.object.clone());
+    Inspected {
+        documents: documents().count(),
+        objects: objects.collect(),
+        findings: folder.findings(),
+    }
 }
 
 /// Reads the manifests of a folder, or the one file that the root is, as texts: sorted by path, and what cannot or may not be
@@ -74,14 +96,16 @@ pub struct Folder {
     root: PathBuf,
     validation: Validation,
     files: BTreeMap<Arc<Path>, File>,
-    /// Where each object stands; see [`in_force`].
-    places: HashMap<ObjectKey, BTreeSet<Place>>,
+    /// Each object that stands in a file, or was told.
+    known: HashMap<ObjectKey, Known>,
     /// Objects that stand in more than one place.
     doubled: BTreeSet<ObjectKey>,
-    /// What is in force, as it was told.
-    told: HashMap<ObjectKey, AnyObject>,
     /// Objects whose places changed and that were not told yet.
     touched: BTreeSet<ObjectKey>,
+    /// Those of large files, which are told in parts; before each whether it does not protect, so that what protects comes first.
+    later: BTreeSet<(bool, ObjectKey)>,
+    /// Large files to be read; `None` while they are read like others.
+    queue: Option<Queue>,
     /// Parts that cannot be read, and may be soon.
     trouble: Vec<Diagnostic>,
     /// Parts that are not read, as long as they are what they are.
@@ -92,14 +116,14 @@ pub struct Folder {
     emptied: bool,
 }
 
-type Place = (Arc<Path>, usize);
-
 #[derive(Debug, Default)]
 struct File {
     stamp: Option<Stamp>,
     hash: u64,
+    /// How long it is.
+    bytes: usize,
     /// By position in the file; a refused document keeps its last good object.
-    documents: Vec<Document>,
+    documents: Vec<Stood>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -111,10 +135,11 @@ impl Folder {
             root: root.into(),
             validation,
             files: BTreeMap::new(),
-            places: HashMap::new(),
+            known: HashMap::new(),
             doubled: BTreeSet::new(),
-            told: HashMap::new(),
             touched: BTreeSet::new(),
+            later: BTreeSet::new(),
+            queue: None,
             trouble: Vec::new(),
             refused: Vec::new(),
             identity: None,
@@ -167,7 +192,7 @@ impl Folder {
             let help = "put its files back, or a single one; an empty folder is believed after --config-empty-grace";
             let said = Diagnostic::new(code::EMPTIED, Severity::Error, message).help(help);
             self.trouble.push(disk::about(&self.root, said));
-            return self.settle();
+            return self.settle_touched();
         }
         if !listing.unknown.contains(&self.root) {
             self.identity = identity;
@@ -177,12 +202,15 @@ impl Folder {
         for path in gone {
             self.remove(&path);
         }
+        if let Some(queue) = &mut self.queue {
+            queue.retain(|path| !listing.lacks(path));
+        }
         let files = listing.files.into_iter();
         self.read(
             files.filter(|path| !unfinished.contains(path)).collect(),
             false,
         );
-        self.settle()
+        self.settle_touched()
     }
 
     /// Compares some files with what is known of them, whatever their times and sizes say, and returns what to tell.
@@ -199,7 +227,7 @@ impl Folder {
             }
         }
         self.read(there, true);
-        self.settle()
+        self.settle_touched()
     }
 
     fn is_ours(&self, path: &Path) -> bool {
@@ -226,20 +254,28 @@ impl Folder {
 
     /// Reads files: all of them with `named`, else those whose stamps differ.
     fn read(&mut self, paths: Vec<PathBuf>, named: bool) {
-        let wanted: Vec<Wanted> = paths
-            .into_iter()
-            .filter_map(|path| {
-                let known = self.files.get(path.as_path());
-                let same = known.is_some_and(|known| {
-                    let stamp = Stamp::at(&path);
-                    stamp.is_some_and(|s| !s.is_young()) && stamp == known.stamp
-                });
-                (named || !same).then(|| Wanted {
-                    hash: known.map_or(0, |f| f.hash),
-                    path: path.into(),
-                })
-            })
-            .collect();
+        let mut queue = self.queue.take();
+        let mut wanted = Vec::new();
+        for path in paths {
+            let known = self.files.get(path.as_path());
+            let same = known.is_some_and(|known| {
+                let stamp = Stamp::at(&path);
+                stamp.is_some_and(|s| !s.is_young()) && stamp == known.stamp
+            });
+            if same && !named {
+                continue;
+            }
+            let hash = known.map_or(0, |f| f.hash);
+            let path: Arc<Path> = path.into();
+            if let Some(queue) = &mut queue {
+                if queue.takes(&path, named) {
+                    continue;
+                }
+                queue.forget(&path);
+            }
+            wanted.push(Wanted { hash, path });
+        }
+        self.queue = queue;
         for (path, outcome) in disk::read_all(&self.root, &wanted, self.validation) {
             self.take(path, outcome);
         }
@@ -258,6 +294,7 @@ impl Folder {
             Outcome::Text {
                 stamp,
                 hash,
+                bytes,
                 parsed,
             } => {
                 let Parsed {
@@ -267,46 +304,49 @@ impl Folder {
                 let before = std::mem::take(&mut file.documents);
                 let documents = last_good::keep(&before, documents);
                 diagnostics.extend(documents.iter().filter(|d| d.kept).filter_map(|d| {
-                    let object = d.document.object.as_ref()?;
+                    let object = d.stood.object.as_ref()?;
                     let message = "the version read before stays in force";
                     let said = Diagnostic::new(code::LAST_GOOD, Severity::Warning, message);
                     Some(said.about(object.key(), object.meta().origin.clone()))
                 }));
-                let documents: Vec<Document> = documents.into_iter().map(|d| d.document).collect();
-                *file = File {
+                let documents: Vec<Stood> = documents.into_iter().map(|d| d.stood).collect();
+                self.replace(&path, &before, &documents);
+                let file = File {
                     stamp: Some(stamp),
                     hash,
+                    bytes,
                     diagnostics,
-                    documents: documents.clone(),
+                    documents,
                 };
-                self.replace(&path, &before, &documents);
+                self.files.insert(path, file);
             }
         }
     }
 
     fn remove(&mut self, path: &Path) {
+        if let Some(queue) = &mut self.queue {
+            queue.forget(path);
+        }
         if let Some((path, file)) = self.files.remove_entry(path) {
             self.replace(&path, &file.documents, &[]);
         }
     }
 
     /// Notes that a file holds other documents than before.
-    fn replace(&mut self, path: &Arc<Path>, before: &[Document], after: &[Document]) {
-        let keys = |documents: &[Document]| -> Vec<(usize, ObjectKey)> {
+    fn replace(&mut self, path: &Arc<Path>, before: &[Stood], after: &[Stood]) {
+        fn keys(documents: &[Stood]) -> impl Iterator<Item = (usize, ObjectKey)> {
             let objects = documents.iter().enumerate();
-            objects
-                .filter_map(|(at, d)| Some((at, d.object.as_ref()?.key())))
-                .collect()
-        };
+            objects.filter_map(|(at, d)| Some((at, d.object.as_ref()?.key())))
+        }
         for (at, key) in keys(before) {
-            if let Some(places) = self.places.get_mut(&key) {
-                places.remove(&(path.clone(), at));
+            if let Some(known) = self.known.get_mut(&key) {
+                known.places.remove(&(path.clone(), at));
             }
             self.touched.insert(key);
         }
         for (at, key) in keys(after) {
-            let places = self.places.entry(key.clone()).or_default();
-            places.insert((path.clone(), at));
+            let known = self.known.entry(key.clone()).or_default();
+            known.places.insert((path.clone(), at));
             self.touched.insert(key);
         }
     }
@@ -315,41 +355,63 @@ impl Folder {
         self.files.get(path)?.documents.get(*at)?.object.as_ref()
     }
 
-    /// What has to be told so that the store holds what the files hold.
-    fn settle(&mut self) -> Vec<Change> {
+    /// What has to be told at once so that the store holds what the files hold.
+    fn settle_touched(&mut self) -> Vec<Change> {
+        let mut keys = std::mem::take(&mut self.touched);
+        if let Some(queue) = &mut self.queue {
+            queue.hold_beside(&mut keys);
+        }
+        self.settle(keys, false)
+    }
+
+    /// What has to be told so that the store holds of these objects what the files hold. Objects that are gone are held back
+    /// while large files are not read and told, unless they have waited for these (`released`).
+    fn settle(&mut self, keys: BTreeSet<ObjectKey>, released: bool) -> Vec<Change> {
         let mut changes = Vec::new();
-        for key in std::mem::take(&mut self.touched) {
-            let places = self.places.get(&key);
-            if places.is_some_and(|p| p.len() > 1) {
+        for key in keys {
+            let places = self.known.get(&key).map(|known| &known.places);
+            let place = places.and_then(Places::in_force);
+            let object = place.and_then(|place| self.object(place)).cloned();
+            if places.is_some_and(Places::are_several) {
                 self.doubled.insert(key.clone());
             } else {
                 self.doubled.remove(&key);
             }
-            let place = places.and_then(in_force);
-            let Some(object) = place.and_then(|place| self.object(place)).cloned() else {
-                self.places.remove(&key);
-                if self.told.remove(&key).is_some() {
+            let Some(object) = object else {
+                let known = self.known.get(&key);
+                let is_told = known.is_some_and(|known| known.told.is_some());
+                if is_told && self.holds_back(&key, released) {
+                    continue;
+                }
+                self.known.remove(&key);
+                if is_told {
                     changes.push(Change::Delete(self.owner.clone(), key));
                 }
                 continue;
             };
-            let same = self.told.get(&key).is_some_and(|told| {
+            let Some(known) = self.known.get_mut(&key) else {
+                continue;
+            };
+            let same = known.told.as_ref().is_some_and(|told| {
                 told.means_the_same(&object) && told.meta().origin == object.meta().origin
             });
             if !same {
-                self.told.insert(key, object.clone());
+                known.told = Some(object.clone());
                 changes.push(Change::Put(self.owner.clone(), object));
             }
+        }
+        if self.known.capacity() > 1024 && self.known.len() < self.known.capacity() / 4 {
+            self.known.shrink_to(self.known.len() * 2);
         }
         changes
     }
 
     /// The places of an object that are not in force.
     fn doubles(&self, key: &ObjectKey) -> Vec<Diagnostic> {
-        let Some(places) = self.places.get(key) else {
+        let Some(Known { places, .. }) = self.known.get(key) else {
             return Vec::new();
         };
-        let place = in_force(places);
+        let place = places.in_force();
         let Some(winner) = place.and_then(|place| self.object(place)) else {
             return Vec::new();
         };
@@ -364,12 +426,6 @@ impl Folder {
         };
         objects.map(say).collect()
     }
-}
-
-/// The place of an object that counts: in the first file that holds it the last document, as when the file is applied.
-fn in_force(places: &BTreeSet<Place>) -> Option<&Place> {
-    let (path, _) = places.first()?;
-    places.iter().take_while(|(other, _)| other == path).last()
 }
 
 #[cfg(test)]

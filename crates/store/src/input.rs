@@ -43,6 +43,8 @@ pub enum Input<'a> {
     Settings,
     /// The endpoint shards of a service.
     Shards(&'a ServiceKey),
+    /// The identities that endpoints of a service had.
+    Identities(&'a ServiceKey),
     /// The keys fetched from a source.
     Keys(&'a KeySource),
     /// The Wasm module fetched from a source.
@@ -93,6 +95,7 @@ impl Input<'_> {
             Input::Crowded(kind, namespace) => hash(23, kind as u8, &[namespace]),
             Input::Settings => hash(8, 0, &[]),
             Input::Shards(service) => hash(9, 0, &[&service.namespace, &service.host]),
+            Input::Identities(service) => hash(24, 0, &[&service.namespace, &service.host]),
             Input::Keys(KeySource::Uri(uri)) => hash(11, 0, &[uri]),
             Input::Keys(KeySource::Issuer(issuer)) => hash(12, 0, &[issuer]),
             Input::Keys(KeySource::Bundle(url)) => hash(18, 0, &[url]),
@@ -156,6 +159,9 @@ impl fmt::Display for Input<'_> {
                     "endpoint shards of {}/{}",
                     service.namespace, service.host
                 )
+            }
+            Input::Identities(ServiceKey { namespace, host }) => {
+                write!(f, "identities that endpoints of {namespace}/{host} had")
             }
             Input::Keys(source) => write!(f, "keys of {source}"),
             Input::Module(source) => write!(f, "Wasm module {source}"),
@@ -221,6 +227,7 @@ mod tests {
         let mut inputs = vec![
             Input::Settings,
             Input::Shards(&service),
+            Input::Identities(&service),
             Input::Keys(&uri),
             Input::Keys(&issuer),
             Input::Keys(&bundle),

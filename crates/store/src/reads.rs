@@ -64,6 +64,8 @@ pub trait Reads {
     fn remote_ingresses(&self) -> Arc<RemoteIngresses>;
     /// The endpoint shards of a service.
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>>;
+    /// The identities that endpoints of a service had when it had any; `None` where nothing is remembered.
+    fn identities(&self, service: &ServiceKey) -> Option<Arc<[Arc<str>]>>;
     /// The labels of the connected proxies of a namespace, each set once.
     fn connected(&self, namespace: &Namespace) -> Arc<BTreeSet<Labels>>;
     /// The namespaces that have connected proxies, sorted.
@@ -207,6 +209,11 @@ impl Reads for Cx<'_, Snapshot> {
     fn shards(&self, service: &ServiceKey) -> Option<Arc<ServiceShards>> {
         let snapshot = read(self, Input::Shards(service));
         snapshot.shards.get(service).cloned()
+    }
+
+    fn identities(&self, service: &ServiceKey) -> Option<Arc<[Arc<str>]>> {
+        let snapshot = read(self, Input::Identities(service));
+        snapshot.identities.get(service).cloned()
     }
 
     fn connected(&self, namespace: &Namespace) -> Arc<BTreeSet<Labels>> {

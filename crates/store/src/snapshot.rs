@@ -176,6 +176,8 @@ pub struct Snapshot {
     pub remote_ingresses: Arc<RemoteIngresses>,
     /// Endpoints that registries told, by service.
     pub shards: RedBlackTreeMapSync<ServiceKey, Arc<ServiceShards>>,
+    /// The identities that endpoints of services had, which count while these have none.
+    pub identities: RedBlackTreeMapSync<ServiceKey, Arc<[Arc<str>]>>,
     /// Objects that several owners hold: all of them, the one whose version is in force first.
     pub contested: RedBlackTreeMapSync<ObjectKey, Arc<[Arc<Owner>]>>,
     /// The labels of the proxies that are connected, each set once. For analysis alone: in what is generated from it is

@@ -53,6 +53,8 @@ pub struct ChangeSet {
     pub keys: Vec<InputKey>,
     /// The objects that differ.
     pub objects: Vec<ObjectKey>,
+    /// The services of which registries tell other endpoints.
+    pub shards: Vec<ServiceKey>,
     /// Counted reasons.
     pub reasons: BTreeMap<Reason, u64>,
     /// Whether [`Snapshot::contested`] differs, which generation does not see.
@@ -73,6 +75,9 @@ impl ChangeSet {
         self.objects.extend(further.objects);
         self.objects.sort();
         self.objects.dedup();
+        self.shards.extend(further.shards);
+        self.shards.sort();
+        self.shards.dedup();
         for (reason, count) in further.reasons {
             *self.reasons.entry(reason).or_default() += count;
         }
@@ -120,6 +125,7 @@ impl Store {
                 edge_documents: Arc::default(),
                 remote_ingresses: Arc::default(),
                 shards: RedBlackTreeMapSync::new_sync(),
+                identities: RedBlackTreeMapSync::new_sync(),
                 contested: RedBlackTreeMapSync::new_sync(),
                 connected: RedBlackTreeMapSync::new_sync(),
             }),
@@ -206,6 +212,7 @@ impl Writing<'_> {
             Change::Addresses(name, found) => self.set_addresses(name, found),
             Change::Certificate(identity, made) => self.set_certificate(identity, made),
             Change::Access(key, answer) => self.set_access(key, answer),
+            Change::Identities(service, had) => self.set_identities(service, had),
             Change::Roots(roots) => {
                 if self.next.roots != roots {
                     self.touched.note(Input::Roots, Reason::Secret);
@@ -434,6 +441,17 @@ impl Writing<'_> {
         match answer {
             Some(answer) => self.next.access.insert_mut(key, answer),
             None => _ = self.next.access.remove_mut(&key),
+        }
+    }
+
+    fn set_identities(&mut self, service: ServiceKey, had: Option<Arc<[Arc<str>]>>) {
+        if self.next.identities.get(&service) == had.as_ref() {
+            return;
+        }
+        self.touched.identities(&service);
+        match had {
+            Some(had) => self.next.identities.insert_mut(service, had),
+            None => _ = self.next.identities.remove_mut(&service),
         }
     }
 

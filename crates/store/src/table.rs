@@ -156,7 +156,7 @@ impl<T: Indexed> Table<T> {
     /// Whether a namespace holds so many objects that small ones are charged to its budget as well.
     pub fn is_crowded(&self, namespace: &Namespace) -> bool {
         let count = self.namespaces.get(namespace).copied().unwrap_or(0);
-        count > model::budget::CROWD
+        count > model::budget::crowd(T::KIND)
     }
 
     /// How many objects there are.

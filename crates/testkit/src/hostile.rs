@@ -19,7 +19,7 @@ use draw::Draw;
 pub const HOSTILE: &str = "evil";
 
 /// When what others have was created, at the latest.
-pub const CREATED: &str = "2020-01-01T00:00:00Z";
+const CREATED: &str = "2020-01-01T00:00:00Z";
 
 /// What the namespace has that harms nobody: hostile objects have somewhere to lead to.
 pub const OWN: &str = include_str!("hostile/own.yaml");

@@ -208,7 +208,11 @@ impl World {
 
     /// Applies a batch, with what is derived from it.
     pub fn apply(&mut self, batch: impl IntoIterator<Item = Change>) -> ChangeSet {
-        let changes = self.stage.apply(&mut self.store, batch);
+        let before = self.store.snapshot();
+        let mut changes = self.stage.apply(&mut self.store, batch);
+        let after = self.store.snapshot();
+        let remembered = mesh::services::to_remember(&self.engine, &before, &after, &changes);
+        changes.merge(self.store.amend(remembered));
         self.engine.commit(changes.keys.iter().copied());
         for change in self.stage.take_statuses(&self.store.snapshot()) {
             match change.status.as_ref() {

@@ -45,3 +45,8 @@ impl Judge for Rules {
 pub fn parse(text: &str, file: &Arc<Path>, validation: Validation) -> Parsed {
     parse_judged(text, file, validation, &Rules)
 }
+
+/// As [`parse`], of bytes that are not UTF-8.
+pub fn parse_undecoded(bytes: &[u8], file: &Arc<Path>, validation: Validation) -> Parsed {
+    model::parse::parse_undecoded(bytes, file, validation, &Rules)
+}

@@ -24,6 +24,7 @@ use crate::text::{port, trust_domain, wildcard_domain};
 pub use networks::check as networks;
 pub use providers::check as provider;
 pub use proxy::{check as proxy_config, connection_settings};
+pub use sources::{SourceAddress, tls_fault};
 
 const MILLISECOND: i128 = 1_000_000;
 const HOUR: i128 = 3_600_000 * MILLISECOND;
@@ -40,15 +41,28 @@ const CURVES: [&str; 7] = [
 
 /// Istio's defaults with what `text` sets over them, judged by all rules.
 pub fn read_config(text: &str, file: &Arc<Path>) -> Read<MeshConfig> {
-    apply_config(text, model::mesh::default_mesh_config(), file)
+    let base = model::mesh::default_mesh_config();
+    judged_config(text, base, file, |report, at, why| report.error(at, why))
 }
 
-/// `base` with what `text` sets over it, judged by all rules.
+/// `base` with what `text` sets over it, judged by all rules. A source of configuration that cannot be read is left out alone.
 pub fn apply_config(text: &str, base: MeshConfig, file: &Arc<Path>) -> Read<MeshConfig> {
+    judged_config(text, base, file, |report, at, why| report.warning(at, why))
+}
+
+fn judged_config(
+    text: &str,
+    base: MeshConfig,
+    file: &Arc<Path>,
+    say_of_source: fn(&mut Report, &At<'_>, String),
+) -> Read<MeshConfig> {
     let read = model::mesh::apply_mesh_config(text, base, file);
     read.judged(text, file, mesh_config_keys(), |mesh, out| {
         let mut report = Report::default();
         config(mesh, &mut report);
+        let top = At::TOP;
+        let at = top.field("configSources");
+        sources::check(&mesh.config_sources, &at, say_of_source, &mut report);
         out.extend(report.0);
     })
 }
@@ -91,7 +105,6 @@ pub fn config(config: &MeshConfig, report: &mut Report) {
         None => report.error(&at, "a default proxy config is needed"),
         Some(proxy) => proxy_config(proxy, &at, report),
     }
-    sources::check(&config.config_sources, &top.field("configSources"), report);
     let setting = config.locality_lb_setting.as_ref();
     rules::locality(setting, true, &top.field("localityLbSetting"), report);
     let setting = config.zone_aware_lb_setting.as_ref();

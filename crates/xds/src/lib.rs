@@ -9,6 +9,6 @@ mod type_url;
 mod types;
 
 pub use published::Published;
-pub use resource::{Cursor, Iter, Resource, ResourceSet, any};
+pub use resource::{Cursor, Iter, Resource, ResourceSet, SubscriptionRule, any};
 pub use type_url::{Removal, TypeUrl};
 pub use types::{ByType, Types};

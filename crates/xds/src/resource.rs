@@ -28,6 +28,17 @@ pub struct Resource {
     found: Option<Arc<Vec<Diagnostic>>>,
     /// Whether it has marks of secret templates, or values in their place.
     secrets: Secrets,
+    /// Which subscriptions match it, if not its name and wildcards.
+    subscription_rule: Option<Arc<SubscriptionRule>>,
+}
+
+/// Which subscriptions match a resource besides its own name. gRPC libraries subscribe by name, and their wildcards match less than Envoy's.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SubscriptionRule {
+    /// Whether a wildcard matches it.
+    pub wildcard: bool,
+    /// Another name that matches it; several resources may share one.
+    pub alias: Option<Arc<str>>,
 }
 
 /// What a resource has of Secrets by templates.
@@ -58,7 +69,20 @@ impl Resource {
             body,
             found: None,
             secrets,
+            subscription_rule: None,
         }
+    }
+
+    /// The resource, matched by these subscriptions besides its own name.
+    #[must_use]
+    pub fn with_subscription_rule(mut self, rule: Arc<SubscriptionRule>) -> Self {
+        self.subscription_rule = Some(rule);
+        self
+    }
+
+    /// Which subscriptions match it. `None`: its name and wildcards.
+    pub fn subscription_rule(&self) -> Option<&SubscriptionRule> {
+        self.subscription_rule.as_deref()
     }
 
     /// Whether it has marks of secret templates: it is not to be sent as it is.
@@ -85,6 +109,7 @@ impl Resource {
             body,
             found: self.found.clone(),
             secrets: Secrets::Filled(shown),
+            subscription_rule: self.subscription_rule.clone(),
         }
     }
 

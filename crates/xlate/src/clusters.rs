@@ -12,6 +12,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/cluster.go, 1.32.
 
+mod agent_dns;
 pub(crate) mod agentless;
 mod calls;
 mod client;
@@ -23,6 +24,7 @@ mod load_balancer;
 mod metadata;
 mod options;
 mod outbound;
+mod outside;
 pub(crate) mod sds;
 mod standin;
 mod tls;
@@ -64,9 +66,14 @@ use crate::judged;
 use crate::load_assignment::{EndpointClient, NetworkWays, Place};
 use crate::shared::{Gathering, Part, Shareable, Shared};
 
+pub(crate) use agent_dns::AgentDns;
 pub(crate) use fixed::allow_any_dns_cache;
 pub(crate) use hbone::CONNECT_ORIGINATE;
-pub(crate) use outbound::{ServiceClusters, carries_endpoints, extent, lets_pass, uses_eds};
+pub(crate) use load_balancer::apply_hash;
+pub(crate) use outbound::{
+    ServiceClusters, carries_endpoints, carries_sessions, extent, is_dynamic, kept, key_of,
+    lets_pass, uses_eds,
+};
 
 /// Proxies that have the same clusters.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -74,6 +81,8 @@ pub struct ClustersOf {
     /// What of them clusters of services depend on.
     outbound: Outbound,
     client: Arc<ClusterClient>,
+    /// The DNS server of the agent beside a sidecar.
+    agent_dns: Option<AgentDns>,
     /// Which patches they get.
     pub(crate) patched: SelectedBy,
     /// The workload behind a sidecar.
@@ -82,6 +91,8 @@ pub struct ClustersOf {
     gateway: Option<GatewayKey>,
     /// The Gateways of a gateway that can send calls of Dubbo.
     calls: Option<GatewayKey>,
+    /// The Gateways of a gateway, whose routes may ask services outside of the mesh.
+    asking: Option<GatewayKey>,
 }
 
 /// What clusters of a workload's own ports depend on.
@@ -98,17 +109,20 @@ struct Workload {
 impl ClustersOf {
     /// What decides the clusters of a proxy.
     pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
+        let is_sidecar = proxy.node.role == Role::Sidecar;
         Self {
             outbound: Outbound::of(cx, proxy),
             client: Arc::new(ClusterClient::of(cx, proxy)),
+            agent_dns: AgentDns::of(proxy).filter(|_| is_sidecar),
             patched: SelectedBy::of(cx, proxy),
-            inbound: (proxy.node.role == Role::Sidecar).then(|| Workload {
+            inbound: is_sidecar.then(|| Workload {
                 targets: proxy.targets.clone(),
                 none_mode: proxy.interception() == Interception::None,
                 addresses: proxy.own_addresses(cx),
             }),
             gateway: standin::gateway(cx, proxy),
             calls: calls::gateway(cx, proxy),
+            asking: outside::gateway(cx, proxy),
         }
     }
 
@@ -145,9 +159,11 @@ impl ClustersOf {
             });
         }
         let sidecar = client.is_sidecar();
+        let any_dynamic_dns = sidecar && allows_any_dynamic_dns(cx, &outbound.scope);
         let fixed = cx.query(&fixed::FixedClusters {
             patches: patches.of_fixed(),
-            any_dynamic_dns: sidecar && allows_any_dynamic_dns(cx, &outbound.scope),
+            any_dynamic_dns,
+            agent_dns: self.agent_dns.filter(|_| any_dynamic_dns),
             client: client.clone(),
         });
         resources.extend(fixed.iter().cloned());
@@ -165,6 +181,9 @@ impl ClustersOf {
         }
         if let Some(gateway) = &self.gateway {
             resources.extend(standin::clusters(cx, gateway));
+        }
+        if let Some(gateway) = &self.asking {
+            resources.extend(outside::clusters(cx, gateway, client));
         }
         let contexts = match sidecar {
             true => &[Context::SidecarOutbound, Context::SidecarInbound][..],

@@ -105,7 +105,7 @@ impl Query<Snapshot> for SharedAssignments {
         let settings = cx.settings();
         let mut gathering = Gathering::default();
         for service in scope.services.iter() {
-            if !clusters::uses_eds(settings, service, self.role) {
+            if !clusters::uses_eds(settings, service, self.role, self.client.grpc) {
                 continue;
             }
             if *cx.query(&HasDestinationRules(service.host.clone())) {
@@ -262,14 +262,16 @@ fn cluster_names<'a>(
     }
     for port in service.cluster_ports() {
         let whole = Policy::of_rule(rule, "", port.number);
-        if port.protocol == Protocol::Udp || clusters::lets_pass(whole) {
+        // gRPC libraries let nothing pass.
+        let lets_pass = |policy| !key.client.grpc && clusters::lets_pass(policy);
+        if port.protocol == Protocol::Udp || lets_pass(whole) {
             continue;
         }
         let of_rule = rule.filter(|_| extent == Extent::All);
         let subsets = of_rule.iter().flat_map(|r| r.spec().subsets.iter());
         let subsets = subsets.map(|s| s.name.as_str());
         for subset in std::iter::once("").chain(subsets) {
-            if clusters::lets_pass(Policy::of_rule(rule, subset, port.number)) {
+            if lets_pass(Policy::of_rule(rule, subset, port.number)) {
                 continue;
             }
             let name = EdsName {

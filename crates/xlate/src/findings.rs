@@ -4,6 +4,7 @@
 //! reads say when to look again. They name objects and fields; where an object was read from is for whoever shows them.
 //! What is wrong with an object by itself, whoever uses it, is told when it is read, not here.
 
+mod contested;
 mod entries;
 mod mesh;
 mod view;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use model::diagnostic::Diagnostic;
 
+pub use contested::{Contested, ContestedAt};
 pub use mesh::FindingsOfMesh;
 pub use view::FindingsOfView;
 

@@ -14,9 +14,9 @@ mod origin;
 mod route;
 
 pub(crate) use assignment::assignment;
-pub(crate) use cluster::cluster;
+pub(crate) use cluster::{cluster, grpc_cluster};
 pub(crate) use extension::{added, extension};
 pub(crate) use filled::filled;
-pub(crate) use listener::listener;
+pub(crate) use listener::{grpc_listener, listener};
 pub(crate) use origin::{finding, of_rule, rule_of};
 pub(crate) use route::{closed_route, configuration, head};

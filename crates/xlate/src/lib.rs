@@ -8,6 +8,7 @@ pub mod ecds;
 pub mod endpoints;
 pub mod filled;
 pub mod findings;
+mod grpc;
 mod hashed;
 mod judged;
 pub mod listeners;
@@ -22,5 +23,6 @@ pub mod trust_bundle;
 pub mod view;
 pub mod wants;
 
+pub use load_assignment::select::always_sends_unhealthy;
 pub use roots::{TypeSet, UnsupportedRole, supported};
 pub use view::{View, ViewOf, Viewed};

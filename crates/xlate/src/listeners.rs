@@ -84,7 +84,7 @@ pub(crate) struct ServedPort {
 pub(crate) fn served_ports(cx: &Cx<'_, Snapshot>, listeners: &ListenersOf) -> Vec<ServedPort> {
     match &listeners.0 {
         Listens::Sidecar(_, inbound) => inbound::served_ports(cx, inbound),
-        Listens::Gateway(_) | Listens::Nothing => Vec::new(),
+        Listens::Gateway(_) | Listens::Grpc(_) | Listens::Nothing => Vec::new(),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::clusters::ClustersOf;
 use crate::ecds::ExtensionConfigsOf;
 use crate::endpoints::EndpointsOfClient;
 use crate::filled::{Reader, filled};
+use crate::grpc::GrpcClusters;
 use crate::hashed::Hashed;
 use crate::listeners::ListenersOf;
 use crate::name_table::NameTableOf;
@@ -23,6 +24,8 @@ use crate::trust_bundle::TrustBundleOf;
 pub enum TypeSet {
     /// Clusters.
     Clusters(Hashed<ClustersOf>, Reader),
+    /// Clusters of gRPC libraries.
+    GrpcClusters(GrpcClusters),
     /// Endpoints.
     Endpoints(Hashed<EndpointsOfClient>),
     /// Listeners.
@@ -45,7 +48,7 @@ impl TypeSet {
     /// Of which type it is.
     pub fn ty(&self) -> TypeUrl {
         match self {
-            Self::Clusters(..) => TypeUrl::Cluster,
+            Self::Clusters(..) | Self::GrpcClusters(_) => TypeUrl::Cluster,
             Self::Endpoints(_) => TypeUrl::Endpoint,
             Self::Listeners(..) => TypeUrl::Listener,
             Self::Routes(..) => TypeUrl::Route,
@@ -68,6 +71,7 @@ impl Query<Snapshot> for TypeSet {
             Self::Routes(key, reader) => (key.set(cx), reader),
             Self::Extensions(key, reader) => (key.set(cx), reader),
             // Values have no place in what follows.
+            Self::GrpcClusters(key) => ((*cx.query(key)).clone(), &Reader::Anybody),
             Self::Endpoints(key) => (key.set(cx), &Reader::Anybody),
             Self::NameTable(key) => (key.set(cx), &Reader::Anybody),
             Self::Secrets(key) => (key.set(cx), &Reader::Anybody),

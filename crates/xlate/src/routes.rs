@@ -9,6 +9,7 @@
 //! Routes are encoded once for each rule or service and port; a configuration puts encoded parts together.
 
 mod action;
+mod addresses;
 mod client;
 mod config;
 mod domains;
@@ -48,7 +49,10 @@ use xds::{Resource, ResourceSet};
 use crate::hashed::Hashed;
 
 pub use config::RouteName;
+pub(crate) use domains::with_port;
+pub(crate) use filters::stateful_session;
 use patched::{Config, Patched};
+pub(crate) use rule::session_of;
 
 /// Proxies that have the same route configurations.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -272,12 +276,11 @@ fn names(scope: &SidecarScope) -> BTreeSet<RouteName> {
     names
 }
 
-/// The names by which gRPC libraries ask for the services of a scope.
+/// The names by which gRPC libraries ask for the services of a scope: of every port, since they have a listener for each.
 fn proxyless_names(scope: &SidecarScope) -> BTreeSet<RouteName> {
     let services = scope.egress.iter().flat_map(|e| e.services.iter());
     let ports = services.flat_map(|s| s.ports.iter().map(move |p| (s, p)));
     ports
-        .filter(|(_, port)| port.protocol.is_http_or_sniffed())
         .map(|(service, port)| RouteName::Proxyless(service.host.clone(), port.number))
         .collect()
 }

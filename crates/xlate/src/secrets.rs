@@ -20,7 +20,7 @@ use mesh::capabilities::{Capabilities, CertificateSource};
 use mesh::credential::Credential;
 use mesh::finding::{about_named, code};
 use mesh::gateways;
-use mesh::gateways::{GatewayKey, MergedGateway};
+use mesh::gateways::{GatewayKey, GatewayServer, MergedGateway};
 use mesh::proxy::Traits;
 use mesh::scope::{ScopeKey, ScopeOf};
 use model::access::{Access, AccessKey};
@@ -245,6 +245,25 @@ impl SecretsOf {
         found
     }
 
+    /// The credentials of a gateway's servers, where its proxies have not proven who they are: such proxies get none.
+    pub(crate) fn unproven(&self, merged: &MergedGateway) -> Vec<Diagnostic> {
+        if self.identity.is_some() {
+            return Vec::new();
+        }
+        let servers = merged.servers.iter();
+        let named = servers.flat_map(|server| {
+            let names = server.server.tls.as_ref().into_iter().flat_map(of_server);
+            names.map(move |name| (server, name))
+        });
+        let found = named.map(|(server, name)| {
+            let why = "is for proxies that prove who they are, and the proxy has not";
+            not_sent(server, &name, why).help(
+                "connect the proxy over TLS (`--secure-grpc-addr` of the server), with a token or certificate of its service account",
+            )
+        });
+        found.collect()
+    }
+
     /// Credentials of a gateway's servers that its proxies do not get: their clients wait for a certificate in vain.
     fn missing(&self, cx: &Cx<'_, Snapshot>) -> Vec<Diagnostic> {
         let mut found = Vec::new();
@@ -277,18 +296,21 @@ impl SecretsOf {
                         "is not there, or lacks the keys that a proxy needs".to_owned()
                     }
                 };
-                found.push(
-                    about_named(
-                        Kind::Gateway,
-                        &server.gateway,
-                        code::NO_CREDENTIAL,
-                        Severity::Error,
-                        format!("{name} {why}: clients get no answer"),
-                    )
-                    .at("spec.servers"),
-                );
+                found.push(not_sent(server, &name, &why));
             }
         }
         found
     }
+}
+
+/// The finding that a proxy does not get a credential of a server.
+fn not_sent(server: &GatewayServer, name: &str, why: &str) -> Diagnostic {
+    about_named(
+        Kind::Gateway,
+        &server.gateway,
+        code::NO_CREDENTIAL,
+        Severity::Error,
+        format!("{name} {why}: clients get no answer"),
+    )
+    .at("spec.servers")
 }

@@ -17,6 +17,7 @@ use crate::ecds::ExtensionConfigsOf;
 use crate::endpoints::EndpointsOfClient;
 use crate::filled::Reader;
 use crate::findings::FindingsOfView;
+use crate::grpc::GrpcClusters;
 use crate::hashed::Hashed;
 use crate::listeners::ListenersOf;
 use crate::name_table::NameTableOf;
@@ -36,6 +37,8 @@ pub struct View {
     pub namespace: Namespace,
     /// What decides their clusters.
     pub(crate) clusters: Hashed<ClustersOf>,
+    /// What decides the clusters of gRPC libraries in place of those.
+    grpc: Option<GrpcClusters>,
     /// What decides their endpoints.
     pub(crate) endpoints: Hashed<EndpointsOfClient>,
     /// What decides their listeners.
@@ -60,6 +63,7 @@ impl View {
             role: proxy.node.role,
             namespace: proxy.namespace().clone(),
             clusters: Hashed::shared(cx, ClustersOf::of(cx, proxy)),
+            grpc: proxy.is_grpc().then(|| GrpcClusters::of(cx, proxy)),
             endpoints: Hashed::shared(cx, EndpointsOfClient::of(cx, proxy)),
             listeners: Hashed::shared(cx, ListenersOf::of(cx, proxy, &routes)),
             routes: Hashed::shared(cx, routes),
@@ -76,7 +80,10 @@ impl View {
             return TypeSet::Nothing(ty);
         }
         match ty {
-            TypeUrl::Cluster => TypeSet::Clusters(self.clusters.clone(), self.reader.clone()),
+            TypeUrl::Cluster => match &self.grpc {
+                Some(grpc) => TypeSet::GrpcClusters(grpc.clone()),
+                None => TypeSet::Clusters(self.clusters.clone(), self.reader.clone()),
+            },
             TypeUrl::Endpoint => TypeSet::Endpoints(self.endpoints.clone()),
             TypeUrl::Listener => TypeSet::Listeners(self.listeners.clone(), self.reader.clone()),
             TypeUrl::Route => TypeSet::Routes(self.routes.clone(), self.reader.clone()),
@@ -115,7 +122,7 @@ impl View {
     /// The query for what is wrong with what its proxies get.
     pub fn findings(&self) -> FindingsOfView {
         FindingsOfView {
-            clusters: self.clusters.clone(),
+            clusters: self.set(TypeUrl::Cluster),
             listeners: self.listeners.clone(),
             routes: self.routes.clone(),
             secrets: self.secrets.clone(),

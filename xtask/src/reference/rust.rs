@@ -173,6 +173,13 @@ fn named(shape: &str, module: &str, refers: &mut Vec<String>) -> String {
     if let Some(inner) = inside("Option<") {
         return format!("{}; may be unset", named(inner, module, refers));
     }
+    if let Some(inner) = inside("Box<") {
+        let list = inner.strip_prefix('[').and_then(|i| i.strip_suffix(']'));
+        return match list {
+            Some(inner) => format!("list of {}", named(inner, module, refers)),
+            None => named(inner, module, refers),
+        };
+    }
     if let Some(inner) = inside("Vec<") {
         return format!("list of {}", named(inner, module, refers));
     }

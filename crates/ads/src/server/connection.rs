@@ -18,7 +18,7 @@ use super::{Deadlines, Server};
 
 /// How a connection ended that did not end by itself.
 enum End {
-    /// The server is shutting down, or the client's identity has expired.
+    /// The server is shutting down, the client's identity has expired, or the connection is old.
     Drain,
     /// The client takes in nothing.
     Stalled,
@@ -77,7 +77,9 @@ impl Server {
             link.watch(&mut known, cx);
             match link.order() {
                 Order::Serve => {}
-                Order::Expire | Order::Drain => return Poll::Ready(Err(End::Drain)),
+                Order::Retire | Order::Expire | Order::Drain => {
+                    return Poll::Ready(Err(End::Drain));
+                }
                 Order::Close => return Poll::Ready(Err(End::Stalled)),
             }
             connection.tell(link.now());
@@ -151,7 +153,7 @@ mod tests {
             handshakes: 1,
         });
         let seat = peers.seat(Ipv4Addr::LOCALHOST.into()).unwrap();
-        let links = Links::new(KeepAlive::new(100, 100));
+        let links = Links::new(KeepAlive::new(100, 100), None);
         let entry = links.enter(Arc::clone(seat.peer()), None);
         let deadlines = Deadlines {
             frame: 1,

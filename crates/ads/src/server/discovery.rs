@@ -26,6 +26,7 @@ use xds::Published;
 use super::Server;
 use super::calls::status_only;
 use super::client::Proven;
+use super::extra::{Asker, Extra, needs_no_view};
 use super::intake::{Filled, Intake};
 use super::link::{Link, Order};
 use super::response::{end, grpc};
@@ -101,7 +102,7 @@ enum Phase {
     Arrived(Option<Pin<Box<Sleep>>>),
     /// Waits to know who the client is; nothing of it is read before.
     Proving(Proving),
-    /// Waits for the first request.
+    /// Waits for the first request that makes the client a proxy.
     Opened(Proven),
     /// Waits for the subscriber's decision on the first request.
     Joining(
@@ -131,6 +132,10 @@ pub(super) struct Discovery {
     proving: Option<Proving>,
     /// Once it is admitted.
     place: Option<StreamSlot>,
+    /// The client, once it has said who it is.
+    asker: Option<Box<Asker>>,
+    /// Once it has asked for a type that no view has.
+    extra: Option<Box<Extra>>,
 }
 
 impl Discovery {
@@ -158,6 +163,8 @@ impl Discovery {
             wake_list: thread.wake_list,
             patience: None,
             place: None,
+            asker: None,
+            extra: None,
             server,
         }
     }
@@ -207,6 +214,7 @@ impl Discovery {
     fn step(&mut self, input: &mut Input, cx: &mut Context<'_>) -> Poll<Result<Data, Status>> {
         let over = match self.link.order() {
             Order::Serve => None,
+            Order::Retire => Some("the connection is as old as connections get; connect again"),
             Order::Expire => Some("the client's identity has expired; connect again"),
             Order::Drain | Order::Close => Some("server is shutting down"),
         };
@@ -230,11 +238,16 @@ impl Discovery {
             }
             return Poll::Ready(Ok(data(response.nonce, body)));
         }
+        if let Some(extra) = &mut self.extra
+            && let Poll::Ready(next) = extra.poll_next(cx)
+        {
+            return Poll::Ready(next);
+        }
+        let owes = matches!(self.phase, Phase::Joining(..))
+            || self.extra.as_ref().is_some_and(|extra| extra.owes());
         match read {
             // The client is done; what it asked before is answered.
-            Poll::Ready(()) if !matches!(self.phase, Phase::Joining(..)) => {
-                Poll::Ready(Err(Status::OK))
-            }
+            Poll::Ready(()) if !owes => Poll::Ready(Err(Status::OK)),
             _ => Poll::Pending,
         }
     }
@@ -288,34 +301,63 @@ impl Discovery {
     }
 
     fn request(&mut self, mut request: Request) -> Result<(), Status> {
-        match &mut self.phase {
-            Phase::Opened(proven) => {
-                let Some(node) = request.node.take() else {
-                    // The stream knows which requests may come before the first, and ends otherwise.
-                    let out = self.stream.on_request(request);
-                    return self.act(out);
-                };
-                // All that the stream looks at.
-                request.node = Some(Box::new(Node {
-                    id: node.id.clone(),
-                    ..Node::default()
-                }));
-                let join = Join {
-                    node,
+        if let Phase::Opened(proven) = &mut self.phase {
+            if self.asker.is_none()
+                && let Some(node) = request.node.take()
+            {
+                self.asker = Some(Box::new(Asker {
+                    id: node.id.as_str().into(),
+                    node: Some(node),
                     peer: self.peer,
                     proven: std::mem::take(proven),
                     protocol: self.protocol,
-                    returns: request.holds,
-                };
-                let decision = self.server.subscriber.subscribe(join);
-                self.phase = Phase::Joining(decision, Box::new(request));
-                Ok(())
+                }));
             }
-            _ => {
-                let out = self.stream.on_request(request);
-                self.act(out)
+            if let Some(asker) = &mut self.asker {
+                if needs_no_view(&self.server.extra, &request.type_url) {
+                    return self.ask_extra(request);
+                }
+                if let Some(node) = asker.node.take() {
+                    self.join(node, request);
+                    return Ok(());
+                }
             }
+            // The stream knows which requests may come before the first, and ends otherwise.
         }
+        let out = self.stream.on_request(request);
+        self.act(out)
+    }
+
+    /// Asks the subscriber whether to serve a proxy.
+    fn join(&mut self, node: Box<Node>, mut request: Request) {
+        // All that the stream looks at.
+        request.node = Some(Box::new(Node {
+            id: node.id.clone(),
+            ..Node::default()
+        }));
+        let asker = self.asker.as_deref();
+        let join = Join {
+            node,
+            peer: self.peer,
+            proven: asker.map(|a| a.proven.clone()).unwrap_or_default(),
+            protocol: self.protocol,
+            returns: request.holds,
+        };
+        let decision = self.server.subscriber.subscribe(join);
+        self.phase = Phase::Joining(decision, Box::new(request));
+    }
+
+    /// Has a request answered that is for a type that no view has.
+    fn ask_extra(&mut self, request: Request) -> Result<(), Status> {
+        let Some(asker) = &self.asker else {
+            return Ok(());
+        };
+        let types = &self.server.extra;
+        let extra = self
+            .extra
+            .get_or_insert_with(|| Box::new(Extra::new(Arc::clone(types))));
+        let (limits, subscriber) = (&self.server.options.limits, &*self.server.subscriber);
+        extra.on_request(asker, request, limits, subscriber)
     }
 
     /// Looks for the subscriber's decision.
@@ -397,6 +439,7 @@ impl Discovery {
         for out in out {
             match out {
                 Action::Send(response) => self.due.push(response),
+                Action::Extra(request) => self.ask_extra(*request)?,
                 Action::Event(event) => {
                     if let Phase::Joined(_, session) = &mut self.phase {
                         session.on_event(&event);

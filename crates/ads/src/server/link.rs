@@ -3,6 +3,7 @@
 //! It is read whenever anything moves on a connection, so it is a few numbers side by side instead of a timer and a
 //! signal each. Time is counted in ticks of the server ([`Links::tick`]).
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Waker};
@@ -18,6 +19,8 @@ use super::peers::{Claim, Peer};
 pub(super) enum Order {
     /// Go on.
     Serve,
+    /// End its streams, then itself: it is as old as connections get.
+    Retire,
     /// End its streams, then itself: what proved the client's identity does so no more.
     Expire,
     /// End its streams, then itself: the server is shutting down.
@@ -62,6 +65,8 @@ pub(super) struct Link {
     /// Ticks since the client last sent something.
     quiet: AtomicU32,
     keep_alive: KeepAlive,
+    /// After how many ticks it has to end.
+    oldest: u32,
     /// Ticks since the connection began: the clock for everything that the client has to do within seconds.
     now: AtomicU32,
     /// The tick at which the task wants to be woken.
@@ -85,6 +90,7 @@ pub(super) struct Link {
 impl Link {
     fn new(
         keep_alive: KeepAlive,
+        oldest: u32,
         peer: Arc<Peer>,
         certificates: Option<Arc<[CertificateDer<'static>]>>,
     ) -> Self {
@@ -92,6 +98,7 @@ impl Link {
             order: AtomicU8::new(Order::Serve as u8),
             quiet: AtomicU32::new(0),
             keep_alive,
+            oldest,
             now: AtomicU32::new(0),
             due: AtomicU32::new(u32::MAX),
             peer,
@@ -117,6 +124,7 @@ impl Link {
     pub(super) fn order(&self) -> Order {
         match self.order.load(Ordering::Acquire) {
             order if order == Order::Serve as u8 => Order::Serve,
+            order if order == Order::Retire as u8 => Order::Retire,
             order if order == Order::Expire as u8 => Order::Expire,
             order if order == Order::Drain as u8 => Order::Drain,
             _ => Order::Close,
@@ -198,6 +206,9 @@ impl Link {
             self.expire();
         }
         let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
+        if now >= self.oldest {
+            self.set_order(Order::Retire);
+        }
         let due = now >= self.due.load(Ordering::Relaxed);
         if due {
             self.due.store(u32::MAX, Ordering::Relaxed);
@@ -258,6 +269,9 @@ struct Registry {
 pub(super) struct Links {
     registry: Mutex<Registry>,
     keep_alive: KeepAlive,
+    /// After how many ticks a connection has to end, more or less; none where it may stay.
+    oldest: Option<u32>,
+    chance: RandomState,
 }
 
 /// A connection's entry in the registry, removed on drop.
@@ -274,12 +288,25 @@ impl Drop for Entry<'_> {
 }
 
 impl Links {
-    /// None yet.
-    pub(super) fn new(keep_alive: KeepAlive) -> Self {
+    /// None yet. Those to come end after about `oldest` ticks.
+    pub(super) fn new(keep_alive: KeepAlive, oldest: Option<u32>) -> Self {
         Self {
             registry: Mutex::default(),
             keep_alive,
+            oldest,
+            chance: RandomState::new(),
         }
+    }
+
+    /// After how many ticks a connection ends: a tenth more or less than is said, so that connections that began together, as
+    /// after a restart, do not end together.
+    fn oldest(&self, number: u64) -> u32 {
+        let Some(oldest) = self.oldest else {
+            return u32::MAX;
+        };
+        let tenth = f64::from(oldest) / 10.0;
+        let chance = self.chance.hash_one(number) as f64 / u64::MAX as f64;
+        (f64::from(oldest) + tenth * (2.0 * chance - 1.0)).round() as u32
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Registry) -> R) -> R {
@@ -292,11 +319,15 @@ impl Links {
         peer: Arc<Peer>,
         certificates: Option<Arc<[CertificateDer<'static>]>>,
     ) -> Entry<'_> {
-        let link = Arc::new(Link::new(self.keep_alive, peer, certificates));
-        let (number, draining) = self.with(|l| {
+        let number = self.with(|l| {
             l.next += 1;
-            l.links.insert(l.next, Arc::clone(&link));
-            (l.next, l.draining)
+            l.next
+        });
+        let oldest = self.oldest(number);
+        let link = Arc::new(Link::new(self.keep_alive, oldest, peer, certificates));
+        let draining = self.with(|l| {
+            l.links.insert(number, Arc::clone(&link));
+            l.draining
         });
         if draining {
             link.set_order(Order::Drain);
@@ -332,5 +363,28 @@ impl Links {
     /// A list of them.
     pub(super) fn all(&self) -> Vec<Arc<Link>> {
         self.with(|l| l.links.values().cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_end_about_when_they_are_as_old_as_they_get() {
+        let links = |oldest| Links::new(KeepAlive::new(100, 100), oldest);
+        let some = links(Some(1000));
+        let ages: Vec<u32> = (0..1000).map(|number| some.oldest(number)).collect();
+        assert!(
+            ages.iter().all(|age| (900..=1100).contains(age)),
+            "{ages:?}"
+        );
+        let (first, last) = (ages.iter().min(), ages.iter().max());
+        assert!(
+            first < Some(&950) && last > Some(&1050),
+            "{first:?} {last:?}"
+        );
+        assert_eq!(links(None).oldest(1), u32::MAX);
+        assert_eq!(links(Some(1)).oldest(1), 1);
     }
 }

@@ -1,11 +1,14 @@
 //! How gRPC calls end.
 
+use std::convert::Infallible;
 use std::fmt::Write;
 
 use bytes::Bytes;
+use futures::stream::{Stream, StreamExt, once};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response};
-use http_body_util::{BodyExt, Empty, Full};
+use http_body::Frame;
+use http_body_util::{BodyExt, Empty, Full, StreamBody};
 
 use super::frames::frame;
 use super::mounted::Reply;
@@ -32,6 +35,17 @@ pub fn unary(message: &[u8]) -> Response<Reply> {
     let body = Full::new(frame(message));
     let body = body.with_trailers(async { Some(Ok(trailers)) });
     grpc(body.boxed_unsync())
+}
+
+/// A mounted service's response of messages as they come, which ends with a status.
+pub fn streamed<S>(messages: S, last: &Status) -> Response<Reply>
+where
+    S: Stream<Item = Vec<u8>> + Send + 'static,
+{
+    let trailers = end(last);
+    let data = messages.map(|message| Frame::data(frame(&message)));
+    let frames = data.chain(once(async move { Frame::trailers(trailers) }));
+    grpc(StreamBody::new(frames.map(Ok::<_, Infallible>)).boxed_unsync())
 }
 
 /// A mounted service's response that is nothing but a status.
@@ -75,5 +89,15 @@ mod tests {
         assert_eq!(t["grpc-status"], "14");
         assert_eq!(t["grpc-message"], "50 %25 %C3%A0%0A");
         assert!(!end(&Status::OK).contains_key("grpc-message"));
+    }
+
+    #[tokio::test]
+    async fn messages_that_come_one_by_one_end_with_trailers() {
+        let messages = futures::stream::iter([b"a".to_vec(), b"bc".to_vec()]);
+        let last = Status::new(Code::Unavailable, "");
+        let body = streamed(messages, &last).into_body().collect().await;
+        let body = body.unwrap();
+        assert_eq!(body.trailers().unwrap()["grpc-status"], "14");
+        assert_eq!(body.to_bytes(), &b"\0\0\0\0\x01a\0\0\0\0\x02bc"[..]);
     }
 }

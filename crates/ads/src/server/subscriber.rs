@@ -92,6 +92,13 @@ pub enum Incident {
     HandshakeEnded(Result<(), HandshakeError>),
     /// A handshake was not begun: there are too many.
     HandshakeRefused,
+    /// A client asks on its stream for the first time for a type that nobody serves, and is told that there is nothing of it.
+    UnknownType {
+        /// The id that it says it has.
+        client: Box<str>,
+        /// The type as it was written.
+        type_url: String,
+    },
 }
 
 /// Decides what proxies get.

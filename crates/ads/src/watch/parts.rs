@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use xds::{Cursor, Removal, Resource};
+use xds::{Cursor, Removal, Resource, TypeUrl};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Note, Plan, Setting, Watch};
@@ -25,7 +25,7 @@ impl Watch {
                 if sent != setting.target {
                     let change = setting.fanout.change(sent, setting.target);
                     let mine = |r: &Arc<Resource>| {
-                        self.selection.selects(&r.name) && !self.notes.contains(&r.name)
+                        self.selection.takes(r) && !self.notes.contains(&r.name)
                     };
                     for (resource, _) in change.changed.iter().filter(|(r, _)| mine(r)) {
                         parts.consider(&resource.name, Some(resource));
@@ -43,7 +43,8 @@ impl Watch {
             }
             _ => {
                 if self.selection.wildcard {
-                    for resource in setting.target.iter() {
+                    let taken = |r: &&Arc<Resource>| self.selection.takes(r);
+                    for resource in setting.target.iter().filter(taken) {
                         parts.consider(&resource.name, Some(resource));
                     }
                     // What was named since the last response has notes.
@@ -64,6 +65,16 @@ impl Watch {
                     let mut target = Cursor::new(Some(setting.target));
                     for name in self.selection.names.iter() {
                         parts.consider(name, target.seek(name));
+                    }
+                    // Only listeners have aliases.
+                    if setting.ty == TypeUrl::Listener {
+                        let by_alias = |r: &&Arc<Resource>| {
+                            !self.selection.names.contains(&r.name) && self.selection.takes(r)
+                        };
+                        for resource in setting.target.iter().filter(by_alias) {
+                            parts.consider(&resource.name, Some(resource));
+                        }
+                        parts.sort();
                     }
                 }
             }
@@ -94,7 +105,10 @@ impl<'a> PlanBuilder<'a> {
         let watch = self.watch;
         self.plan.work += 1;
         let covered = watch.sent.is_some() && watch.covered.selects(name);
-        let had = if covered { self.sent.seek(name) } else { None };
+        let had = match watch.sent.is_some() {
+            true => self.sent.seek(name).filter(|r| watch.covered.takes(r)),
+            false => None,
+        };
         let note = match watch.notes.get(name) {
             None if !covered && watch.selection.names.contains(name) => Some(Note::Asked),
             note => note.copied(),

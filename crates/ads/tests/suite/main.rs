@@ -3,6 +3,8 @@
 //! `tests/descriptors.rs` is another, since it counts the descriptors of its process.
 
 mod backpressure;
+mod extra;
+mod named;
 mod property;
 mod requests;
 mod secure;

@@ -412,6 +412,7 @@ impl World {
                     self.responses.push_back(response);
                 }
                 Action::Event(_) => {}
+                Action::Extra(request) => panic!("asked others for {}", request.type_url),
                 Action::End(status) => panic!("ended: {status}"),
             }
         }

@@ -68,9 +68,13 @@ pub(crate) fn serve(
     options: Options,
     door: Door,
 ) -> (CancellationToken, JoinHandle<()>) {
+    serve_by(Server::new(subscriber, options).unwrap(), door)
+}
+
+/// Has this server serve at a door, until the token is cancelled.
+pub(crate) fn serve_by(server: Server, door: Door) -> (CancellationToken, JoinHandle<()>) {
     let stop = CancellationToken::new();
-    let server = Arc::new(Server::new(subscriber, options).unwrap());
     let doors = futures::stream::iter([door]);
-    let task = tokio::spawn(server::serve(doors, server, stop.clone()));
+    let task = tokio::spawn(server::serve(doors, Arc::new(server), stop.clone()));
     (stop, task)
 }

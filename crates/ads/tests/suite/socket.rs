@@ -31,15 +31,15 @@ use xds::{Published, Resource, ResourceSet, TypeUrl};
 
 use crate::serving::{CDS, DELTA, Incidents, listen, serve};
 
-const SOTW: &str =
+pub(crate) const SOTW: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
 
 /// Serves one view to everybody, refuses the node `stranger`, panics at acknowledgements of the node `bomb`.
-struct World {
+pub(crate) struct World {
     published: Sender<Arc<Published>>,
-    sessions: Arc<AtomicUsize>,
+    pub(crate) sessions: Arc<AtomicUsize>,
     tokens: Mutex<Vec<String>>,
-    incidents: Incidents,
+    pub(crate) incidents: Incidents,
 }
 
 struct Seat {
@@ -125,13 +125,18 @@ struct Running {
     task: JoinHandle<()>,
 }
 
-fn start(options: Options) -> Running {
-    let world = Arc::new(World {
+/// A world of two clusters.
+pub(crate) fn world() -> Arc<World> {
+    Arc::new(World {
         published: Sender::new(revision(1, &[("a", 3), ("b", 40_000)])),
         sessions: Arc::default(),
         tokens: Mutex::default(),
         incidents: Incidents::default(),
-    });
+    })
+}
+
+fn start(options: Options) -> Running {
+    let world = world();
     let (listener, address) = listen();
     let (stop, task) = serve(world.clone(), options, Door::Plaintext(listener));
     Running {
@@ -142,8 +147,8 @@ fn start(options: Options) -> Running {
     }
 }
 
-struct Call {
-    send: SendStream<Bytes>,
+pub(crate) struct Call {
+    pub(crate) send: SendStream<Bytes>,
     response: Option<client::ResponseFuture>,
     body: Option<RecvStream>,
     frames: Frames,
@@ -152,7 +157,7 @@ struct Call {
 }
 
 impl Call {
-    async fn open(address: SocketAddr, path: &str) -> Self {
+    pub(crate) async fn open(address: SocketAddr, path: &str) -> Self {
         let socket = TcpStream::connect(address).await.unwrap();
         let (client, connection) = client::handshake(socket).await.unwrap();
         let connection = tokio::spawn(async move {
@@ -187,7 +192,7 @@ impl Call {
         call
     }
 
-    fn ask(&mut self, message: &impl Message) {
+    pub(crate) fn ask(&mut self, message: &impl Message) {
         self.send
             .send_data(frame(&message.encode_to_vec()), false)
             .unwrap();
@@ -203,7 +208,7 @@ impl Call {
     }
 
     /// A message, or the gRPC status at the end.
-    async fn next<M: Message + Default>(&mut self) -> Result<M, u16> {
+    pub(crate) async fn next<M: Message + Default>(&mut self) -> Result<M, u16> {
         let code = |h: &http::HeaderMap| {
             h.get("grpc-status")
                 .map(|v| v.to_str().unwrap().parse::<u16>().unwrap())
@@ -261,7 +266,7 @@ impl Call {
     }
 }
 
-fn named(id: &str) -> Option<Node> {
+pub(crate) fn named(id: &str) -> Option<Node> {
     Some(Node {
         id: id.into(),
         ..Default::default()
@@ -411,6 +416,21 @@ async fn shutdown_ends_streams_and_returns() {
         .expect("drained in time")
         .unwrap();
     assert!(TcpStream::connect(running.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_connection_that_is_old_ends_and_the_client_connects_again() {
+    let running = start(Options {
+        // How long a tick is.
+        keepalive_timeout: Duration::from_millis(40),
+        max_connection_age: Some(Duration::from_secs(1)),
+        ..Options::default()
+    });
+    let mut call = Call::delta(running.address, "n").await;
+    let first = call.response().await;
+    call.ack(&first);
+    assert_eq!(call.status().await, 14);
+    Call::delta(running.address, "n").await.response().await;
 }
 
 #[tokio::test]

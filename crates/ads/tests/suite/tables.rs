@@ -194,6 +194,7 @@ impl Case {
                 }
                 line
             }
+            Action::Extra(request) => format!("! extra {}", request.type_url),
             Action::Event(event) => format!("! {}", show_event(&event)),
             Action::End(status) => format!("! end {status}"),
         }
@@ -230,7 +231,6 @@ fn show_event(event: &Event) -> String {
             format!("nack {} #{nonce} {kind} {}", short(ty), resources.join(" "))
         }
         Event::Stale { ty } => format!("stale {}", short(ty)),
-        Event::UnknownType { type_url } => format!("unknown {type_url}"),
         Event::Health { healthy, message } => {
             format!("health {healthy} {message}").trim_end().to_owned()
         }

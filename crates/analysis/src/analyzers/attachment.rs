@@ -12,6 +12,7 @@ use model::{Object, ObjectName};
 use serde_json::Value;
 use store::{Reads, Snapshot};
 
+use super::route::is_there;
 use crate::code::{self, Code};
 use crate::finding::Report;
 
@@ -39,7 +40,11 @@ pub(crate) fn route<T: Route>(cx: &Cx<'_, Snapshot>, route: &Object<T>, report: 
             let of = Condition::read(condition);
             let what = match (of.kind, of.holds) {
                 // A parent or section that is not there is found elsewhere, a port that is not there is not.
-                ("Accepted", false) if of.reason == "NoMatchingParent" && named.port.is_none() => {
+                ("Accepted", false)
+                    if of.reason == "NoMatchingParent"
+                        && named.port.is_none()
+                        && !is_there(cx, route.namespace(), named) =>
+                {
                     continue;
                 }
                 ("Accepted", false) => "is not accepted",

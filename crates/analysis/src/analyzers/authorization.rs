@@ -113,6 +113,66 @@ fn namespaces(
     }
 }
 
+/// Patterns with a `*` that is neither their beginning nor their end, where it is matched literally.
+pub(crate) fn patterns(
+    _: &Cx<'_, Snapshot>,
+    policy: &Object<AuthorizationPolicy>,
+    report: &mut Report<'_>,
+) {
+    let mut check = |list: &[String], at: String| {
+        for (k, pattern) in list.iter().enumerate().filter(|(_, p)| is_literal(p)) {
+            report
+                .add(
+                    policy,
+                    &code::LITERAL_STAR,
+                    format!("{at}[{k}]"),
+                    format!("the `*` in the middle of {pattern:?} is matched literally, so the pattern matches hardly anything"),
+                )
+                .help("a `*` counts at the beginning or at the end; paths may have templates such as `/service/{*}/health`");
+        }
+    };
+    for (i, rule) in policy.spec.rules.iter().enumerate() {
+        for (j, from) in rule.from.iter().enumerate() {
+            let Some(source) = &from.source else { continue };
+            for (field, list) in [
+                ("principals", &source.principals),
+                ("notPrincipals", &source.not_principals),
+                ("requestPrincipals", &source.request_principals),
+                ("notRequestPrincipals", &source.not_request_principals),
+                ("namespaces", &source.namespaces),
+                ("notNamespaces", &source.not_namespaces),
+            ] {
+                check(list, format!("spec.rules[{i}].from[{j}].source.{field}"));
+            }
+        }
+        for (j, to) in rule.to.iter().enumerate() {
+            let Some(operation) = &to.operation else {
+                continue;
+            };
+            for (field, list) in [
+                ("hosts", &operation.hosts),
+                ("notHosts", &operation.not_hosts),
+                ("methods", &operation.methods),
+                ("notMethods", &operation.not_methods),
+                ("paths", &operation.paths),
+                ("notPaths", &operation.not_paths),
+            ] {
+                check(list, format!("spec.rules[{i}].to[{j}].operation.{field}"));
+            }
+        }
+    }
+}
+
+/// Whether a `*` of a pattern is matched literally. One alone at the beginning counts, or else one at the end; those in the braces of a
+/// template count as well.
+fn is_literal(pattern: &str) -> bool {
+    let rest = pattern.strip_prefix('*');
+    let rest = rest
+        .or_else(|| pattern.strip_suffix('*'))
+        .unwrap_or(pattern);
+    rest.contains('*') && !rest.contains("{*}") && !rest.contains("{**}")
+}
+
 /// Whether a pattern means a namespace: in full, or by its end or its beginning.
 fn matches(namespace: &str, pattern: &str) -> bool {
     if let Some(end) = pattern.strip_prefix('*') {

@@ -1,5 +1,7 @@
 //! DestinationRules.
 
+pub(crate) mod hidden;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use incr::Cx;
@@ -93,6 +95,9 @@ pub(crate) fn subsets(
 ) {
     let spec = &rule.spec;
     let Some(host) = hosts::find(cx, rule.namespace(), &spec.export_to, &spec.host) else {
+        if spec.host.starts_with('*') && hosts::covers_any(cx, &spec.host) {
+            return;
+        }
         report
             .add(
                 rule,
@@ -103,6 +108,10 @@ pub(crate) fn subsets(
             .help("correct the name, create the Service or ServiceEntry, or export it to this namespace");
         return;
     };
+    if host.ports.is_none() {
+        // Its endpoints are not read either.
+        return;
+    }
     let mut seen = BTreeSet::new();
     for (i, subset) in spec.subsets.iter().enumerate() {
         if !seen.insert(&subset.name) {
@@ -196,10 +205,9 @@ pub(crate) fn references(
             secret(cx, rule, port.tls.as_ref(), &path, report);
             let number = port.port.map_or(0, |p| p.number);
             // What stands for many hosts has ports of its own.
-            let known = host
-                .as_ref()
-                .filter(|h| !h.ports.is_empty() && !spec.host.starts_with('*'));
-            if let Some(host) = known.filter(|h| !h.ports.contains(&number)) {
+            let known = host.as_ref().and_then(|host| host.ports.as_ref());
+            let known = known.filter(|ports| !ports.is_empty() && !spec.host.starts_with('*'));
+            if let Some(ports) = known.filter(|ports| !ports.contains(&number)) {
                 report
                     .add(
                         rule,
@@ -210,10 +218,7 @@ pub(crate) fn references(
                             spec.host
                         ),
                     )
-                    .help(format!(
-                        "its ports are {}",
-                        crate::facts::several(&host.ports)
-                    ));
+                    .help(format!("its ports are {}", crate::facts::several(ports)));
             }
         }
     }

@@ -31,7 +31,7 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
 }
 
 fn one(filter: &Object<EnvoyFilter>, by_version: &mut BTreeSet<Instance>, report: &mut Report<'_>) {
-    // Of patches with the same fault the first is told.
+    // Of patches with the same fault the first is reported.
     let mut told = BTreeSet::new();
     for (i, config) in filter.spec.config_patches.iter().enumerate() {
         let Some(patch) = &config.patch else { break };

@@ -173,7 +173,7 @@ fn invalid<'a>(
 }
 
 /// Certificates that several gateways of the same workloads use: browsers reuse a connection for both hosts. Hosts of Ingresses
-/// with annotations share their routes, so each is served on the connections of others. A gateway is told of once for each
+/// with annotations share their routes, so each is served on the connections of others. A gateway is reported once for each
 /// certificate, however many share it.
 ///
 /// Istio: pkg/config/analysis/analyzers/gateway/certificate.go, 1.32.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use incr::Cx;
 use model::kinds::istio::Gateway;
-use model::{Object, ObjectName};
+use model::kinds::kube::Ingress;
+use model::{Kind, Object, ObjectKey, ObjectName};
 use proto_istio::networking::Server;
 use store::{Reads, Snapshot};
 
@@ -21,7 +22,8 @@ type Served<'a> = BTreeMap<(&'a str, &'a str), BTreeSet<&'a ObjectName>>;
 
 /// Istio: pkg/config/analysis/analyzers/gateway/conflictinggateway.go, 1.32.
 pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
-    let gateways = cx.list::<Gateway>();
+    let mut gateways = cx.list::<Gateway>();
+    gateways.retain(|gateway| !stands_closed(cx, gateway));
     let texts: Vec<String> = gateways
         .iter()
         .map(|g| selector_text(&g.spec.selector))
@@ -53,6 +55,21 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
         });
         one(gateway, text, related, &served, report);
     }
+}
+
+/// Whether a gateway is there only because of Ingresses that were rejected, whose hosts are closed.
+fn stands_closed(cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>) -> bool {
+    let derived = gateway.meta.derived.as_ref();
+    let from = derived.map(|derived| &*derived.from).unwrap_or_default();
+    let mut ingresses = from
+        .iter()
+        .filter(|key| key.kind == Kind::Ingress)
+        .peekable();
+    let is_closed = |key: &ObjectKey| {
+        let ingress = cx.get::<Ingress>(&key.name);
+        ingress.is_some_and(|ingress| ingress.meta.closed.is_some())
+    };
+    ingresses.peek().is_some() && ingresses.all(is_closed)
 }
 
 fn port(server: &Server) -> u32 {

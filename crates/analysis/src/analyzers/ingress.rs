@@ -6,6 +6,8 @@ use model::{Object, ObjectName};
 use store::{Reads, Snapshot};
 
 use crate::code;
+use crate::facts::hosts::alias_lacks;
+use crate::facts::several;
 use crate::finding::Report;
 
 pub(crate) fn check(cx: &Cx<'_, Snapshot>, ingress: &Object<Ingress>, report: &mut Report<'_>) {
@@ -82,28 +84,65 @@ fn leads(
             .help("an Ingress leads to Services of its own namespace; requests to others get 503");
         return;
     };
-    if &*service.spec.service_type == "ExternalName" {
-        // It need not state its ports.
-        return;
-    }
-    let mut ports = service.spec.ports.iter();
-    let stated = &to.port;
-    let known = match stated.name.is_empty() {
-        true => ports.any(|p| p.port == stated.number),
-        false => ports.any(|p| p.name == stated.name),
+    let mut missing = |message: String, help: String| {
+        let at = format!("{path}.service.port");
+        let reported = report.add(ingress, &code::BACKEND_NOT_FOUND, at, message);
+        reported.help(format!("{help}; requests get 503"));
     };
-    if !known {
+    let stated = &to.port;
+    let mut ports = service.spec.ports.iter();
+    let found = match stated.name.is_empty() {
+        true => ports.find(|port| port.port == stated.number),
+        false => ports.find(|port| port.name == stated.name),
+    };
+    let is_alias = &*service.spec.service_type == "ExternalName";
+    // One that stands for another name need not state its ports.
+    let number = found.map(|port| port.port);
+    let number = number.or((is_alias && stated.name.is_empty()).then_some(stated.number));
+    let Some(number) = number else {
         let port = match stated.name.is_empty() {
             true => stated.number.to_string(),
             false => stated.name.to_string(),
         };
-        report
-            .add(
-                ingress,
-                &code::BACKEND_NOT_FOUND,
-                format!("{path}.service.port"),
-                format!("the Service {name} has no port {port}"),
-            )
-            .help("name a port of the Service, by number or by name");
+        missing(
+            format!("the Service {name} has no port {port}"),
+            listed(&service),
+        );
+        return;
+    };
+    // What annotations ask TLS for is looked up by its name, whatever ports are known of that.
+    if !is_alias || asks_for_tls(ingress) {
+        return;
     }
+    let port = u32::try_from(number).unwrap_or_default();
+    if let Some((host, ports)) = alias_lacks(cx, ingress.namespace(), &service, port) {
+        missing(
+            format!("the Service {name} is an alias of {host}, which has no port {number}"),
+            format!("its ports are {}", several(&ports)),
+        );
+    }
+}
+
+/// The ports of a Service, for people.
+fn listed(service: &Object<Service>) -> String {
+    let ports: Vec<String> = service
+        .spec
+        .ports
+        .iter()
+        .map(|port| match port.name.is_empty() {
+            true => port.port.to_string(),
+            false => format!("{} ({})", port.port, port.name),
+        })
+        .collect();
+    match ports.is_empty() {
+        true => "it states no ports".to_owned(),
+        false => format!("its ports are {}", several(&ports)),
+    }
+}
+
+/// Whether annotations of an Ingress have its Services spoken to over TLS.
+fn asks_for_tls(ingress: &Object<Ingress>) -> bool {
+    let of_tls = ["/backend-protocol", "/proxy-ssl-secret"];
+    let mut keys = ingress.meta.annotations.iter().map(|(key, _)| key);
+    keys.any(|key| of_tls.iter().any(|name| key.ends_with(name)))
 }

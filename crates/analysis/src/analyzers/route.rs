@@ -110,28 +110,16 @@ fn parents<T: Kinded>(
     report: &mut Report<'_>,
 ) {
     for (i, parent) in parents.iter().enumerate() {
-        let namespace = home(parent.namespace.as_ref(), route.namespace());
-        let name = ObjectName::new(namespace, parent.name.clone());
+        let name = name_of(parent, route.namespace());
         let path = format!("spec.parentRefs[{i}]");
-        let listeners = match (&*parent.group, &*parent.kind) {
-            (GROUP, "Gateway") => cx.get::<Gateway>(&name).map(|g| names(&g.spec.listeners)),
-            (GROUP, "ListenerSet") => cx
-                .get::<ListenerSet>(&name)
-                .map(|s| names(&s.spec.listeners)),
-            ("", "Service") => cx.get::<Service>(&name).map(|_| Vec::new()),
-            ("networking.istio.io", "ServiceEntry") => {
-                cx.get::<ServiceEntry>(&name).map(|_| Vec::new())
-            }
-            _ => continue,
+        let Some(found) = listeners_of(cx, parent, &name) else {
+            continue;
         };
-        let Some(listeners) = listeners else {
+        let Some(listeners) = found else {
             no_parent(route, path, (&parent.kind, &name), report);
             continue;
         };
-        let section = parent.section_name.as_deref();
-        if let Some(section) =
-            section.filter(|s| &*parent.group == GROUP && !listeners.iter().any(|l| **l == **s))
-        {
+        if let Some(section) = missing_section(parent, &listeners) {
             report
                 .add(
                     route,
@@ -142,6 +130,42 @@ fn parents<T: Kinded>(
                 .help(format!("its listeners are {}", several(&listeners)));
         }
     }
+}
+
+/// Whether the parent is there that a route of that namespace names, with the listener that it names.
+pub(super) fn is_there(cx: &Cx<'_, Snapshot>, namespace: &Namespace, parent: &ParentRef) -> bool {
+    let found = listeners_of(cx, parent, &name_of(parent, namespace)).flatten();
+    found.is_some_and(|listeners| missing_section(parent, &listeners).is_none())
+}
+
+fn name_of(parent: &ParentRef, namespace: &Namespace) -> ObjectName {
+    ObjectName::new(
+        home(parent.namespace.as_ref(), namespace),
+        parent.name.clone(),
+    )
+}
+
+/// The listeners of a parent of that name, if it is there; `None` where it is of a kind that cannot be a parent.
+fn listeners_of(
+    cx: &Cx<'_, Snapshot>,
+    parent: &ParentRef,
+    name: &ObjectName,
+) -> Option<Option<Vec<Arc<str>>>> {
+    Some(match (&*parent.group, &*parent.kind) {
+        (GROUP, "Gateway") => cx.get::<Gateway>(name).map(|g| names(&g.spec.listeners)),
+        (GROUP, "ListenerSet") => cx
+            .get::<ListenerSet>(name)
+            .map(|s| names(&s.spec.listeners)),
+        ("", "Service") => cx.get::<Service>(name).map(|_| Vec::new()),
+        ("networking.istio.io", "ServiceEntry") => cx.get::<ServiceEntry>(name).map(|_| Vec::new()),
+        _ => return None,
+    })
+}
+
+/// The listener that a reference names, where the parent has no such listener.
+fn missing_section<'a>(parent: &'a ParentRef, listeners: &[Arc<str>]) -> Option<&'a str> {
+    let section = parent.section_name.as_deref();
+    section.filter(|s| &*parent.group == GROUP && !listeners.iter().any(|l| **l == **s))
 }
 
 fn names(listeners: &[Listener]) -> Vec<Arc<str>> {
@@ -157,24 +181,40 @@ fn leads<T: Kinded>(
 ) {
     let namespace = home(backend.namespace, route.namespace());
     let name = ObjectName::new(namespace, backend.name);
-    let ports: Option<Vec<u32>> = match (backend.group, backend.kind) {
-        ("", "Service") => cx.get::<Service>(&name).map(|s| {
-            let ports = s.spec.ports.iter();
-            ports.filter_map(|p| u32::try_from(p.port).ok()).collect()
+    // Its ports, as far as they are known.
+    let found: Option<Option<Vec<u32>>> = match (backend.group, backend.kind) {
+        ("", "Service") => cx.get::<Service>(&name).map(|service| {
+            alias(cx, route, &service, &path, report);
+            let port = backend.port.map(u32::from);
+            if let Some((host, ports)) =
+                port.and_then(|port| hosts::alias_lacks(cx, route.namespace(), &service, port))
+            {
+                let message = format!(
+                    "the Service {name} is an alias of {host}, which has no port {}",
+                    port.unwrap_or_default()
+                );
+                report
+                    .add(
+                        route,
+                        &code::BACKEND_NOT_FOUND,
+                        format!("{path}.port"),
+                        message,
+                    )
+                    .help(format!("its ports are {}", several(&ports)));
+            }
+            hosts::ports_of(&service)
         }),
         (X_GROUP, "XBackend") => cx
             .get::<XBackend>(&name)
-            .map(|b| vec![u32::from(b.spec.port.port)]),
+            .map(|b| Some(vec![u32::from(b.spec.port.port)])),
         // The port of a reference to a pool means nothing.
-        (POOL_GROUP, "InferencePool") => cx
-            .get::<InferencePool>(&name)
-            .map(|_| backend.port.map(u32::from).into_iter().collect()),
+        (POOL_GROUP, "InferencePool") => cx.get::<InferencePool>(&name).map(|_| None),
         ("networking.istio.io", "Hostname") => {
             hosts::find(cx, route.namespace(), &[], backend.name).map(|d| d.ports)
         }
         _ => return,
     };
-    let Some(ports) = ports else {
+    let Some(ports) = found else {
         report
             .add(
                 route,
@@ -185,18 +225,17 @@ fn leads<T: Kinded>(
             .help("requests that the rule sends there get 500");
         return;
     };
-    match backend.port {
-        Some(port) if !ports.contains(&u32::from(port)) => {
-            report
-                .add(
-                    route,
-                    &code::BACKEND_NOT_FOUND,
-                    format!("{path}.port"),
-                    format!("{} has no port {port}", shown(backend, &name)),
-                )
-                .help(format!("its ports are {}", several(&ports)));
-        }
-        _ => {}
+    if let (Some(port), Some(ports)) = (backend.port, ports)
+        && !ports.contains(&u32::from(port))
+    {
+        report
+            .add(
+                route,
+                &code::BACKEND_NOT_FOUND,
+                format!("{path}.port"),
+                format!("{} has no port {port}", shown(backend, &name)),
+            )
+            .help(format!("its ports are {}", several(&ports)));
     }
     if matches!(backend.kind, "Service" | "InferencePool") {
         let kind = T::KIND;
@@ -210,6 +249,32 @@ fn leads<T: Kinded>(
             report,
         );
     }
+}
+
+/// Reports a backend of the type ExternalName that leads to a host which no proxy knows.
+fn alias<T: Kinded>(
+    cx: &Cx<'_, Snapshot>,
+    route: &Object<T>,
+    service: &Object<Service>,
+    path: &str,
+    report: &mut Report<'_>,
+) {
+    let Some(host) = hosts::unknown_alias(cx, route.namespace(), service) else {
+        return;
+    };
+    report
+        .add(
+            route,
+            &code::BACKEND_NOT_FOUND,
+            path,
+            format!(
+                "the Service {} is an alias of {host}, which neither a Service nor a ServiceEntry has as its host",
+                service.meta.name
+            ),
+        )
+        .help(format!(
+            "add a ServiceEntry with the host {host}, the port and `resolution: DNS`; until then requests that the rule sends there get 500"
+        ));
 }
 
 fn shown(backend: &Backend<'_>, name: &ObjectName) -> String {

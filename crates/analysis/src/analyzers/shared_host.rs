@@ -58,7 +58,8 @@ fn destination_rules(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
                         &code::SHARED_HOST,
                         "spec.trafficPolicy",
                         format!(
-                            "the traffic policy has no effect: {oldest} is for {host} as well, and is older"
+                            "the traffic policy has no effect: {oldest} is for {host} as well, and {}",
+                            first.created.why_before(rule.created)
                         ),
                     )
                     .help("put everything for a host into one DestinationRule");
@@ -71,7 +72,8 @@ fn destination_rules(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
                         &code::SHARED_HOST,
                         format!("spec.subsets[{i}]"),
                         format!(
-                            "the subset {subset} has no effect: {oldest} defines it for {host} as well, and is older"
+                            "the subset {subset} has no effect: {oldest} defines it for {host} as well, and {}",
+                            first.created.why_before(rule.created)
                         ),
                     )
                     .help("give the subset another name, or put it into one DestinationRule");

@@ -139,7 +139,7 @@ fn check_general<'a>(
                         several(&names)
                     ),
                 )
-                .help("only the oldest applies; merge them or give them selectors");
+                .help("only the oldest, or of those without a date the first by name, applies; merge them or give them selectors");
         }
     }
 }

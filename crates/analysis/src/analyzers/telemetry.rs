@@ -159,6 +159,6 @@ pub(crate) fn defaults(cx: &Cx<'_, Snapshot>, namespace: &Namespace, report: &mu
                     several(&names)
                 ),
             )
-            .help("only the oldest applies; merge them or give them selectors");
+            .help("only the oldest, or of those without a date the first by name, applies; merge them or give them selectors");
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod delegates;
 pub(crate) mod destinations;
 pub(crate) mod gateways;
 pub(crate) mod hidden;
+pub(crate) mod without_service;
 
 use proto_istio::networking::{Destination, VirtualService};
 
@@ -13,6 +14,13 @@ use proto_istio::networking::{Destination, VirtualService};
 struct Named<'a> {
     destination: &'a Destination,
     path: String,
+}
+
+/// Every destination.
+pub(super) fn destinations_of(spec: &VirtualService) -> impl Iterator<Item = &Destination> {
+    destinations(spec)
+        .into_iter()
+        .map(|named| named.destination)
 }
 
 /// Every destination: those of routes, then those of mirrors.

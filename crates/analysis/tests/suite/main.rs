@@ -3,4 +3,6 @@
 mod ours;
 mod recorded;
 mod reference;
+mod routes;
+mod silent;
 mod templates;

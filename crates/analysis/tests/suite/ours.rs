@@ -5,7 +5,7 @@ use pilothouse_analysis::{Analysis, Finding};
 use testkit::{World, settings};
 
 /// What our own analyzers say about these objects: `code object: path: message`.
-fn ours(yaml: &str) -> Vec<String> {
+pub(crate) fn ours(yaml: &str) -> Vec<String> {
     let all = World::of(yaml).get(&Analysis);
     let ours = all.iter().filter(|f| f.diagnostic.code.starts_with("PIL"));
     ours.map(|f| {
@@ -16,7 +16,7 @@ fn ours(yaml: &str) -> Vec<String> {
     .collect()
 }
 
-const SERVICES: &str = "
+pub(crate) const SERVICES: &str = "
 {apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{name: http, port: 80}]}}
 ---
 {apiVersion: v1, kind: Service, metadata: {name: b, namespace: other}, spec: {ports: [{name: http, port: 80}]}}
@@ -114,14 +114,14 @@ fn a_grant_allows_a_reference_into_its_namespace() {
 }
 
 /// A Gateway whose listeners are as it says.
-fn gateway(listeners: &str) -> String {
+pub(crate) fn gateway(listeners: &str) -> String {
     format!(
         "{{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {{name: g}}, spec: {{gatewayClassName: istio, listeners: [{listeners}]}}}}"
     )
 }
 
 /// The code, object and field of what our own analyzers say.
-fn places(yaml: &str) -> Vec<String> {
+pub(crate) fn places(yaml: &str) -> Vec<String> {
     let place = |said: String| {
         let parts: Vec<&str> = said.splitn(3, ": ").take(2).collect();
         parts.join(": ")
@@ -236,6 +236,27 @@ fn an_ingress_is_told_which_of_its_backends_do_not_exist() {
 }
 
 #[test]
+fn what_takes_the_place_of_a_rejected_ingress_has_no_findings() {
+    let text = "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: i, annotations: {nginx.ingress.kubernetes.io/auth-url: x}}, \
+                spec: {rules: [{host: a.test, http: {paths: [{path: /, pathType: Prefix, backnd: {}}]}}]}}\n";
+    let file = std::path::Path::new("f.yaml").into();
+    let parsed = model::parse::parse(text, &file, model::parse::Validation::Strict);
+    let substitutes: Vec<AnyObject> = parsed.in_force().cloned().collect();
+    assert_eq!(substitutes.len(), 1);
+    let mut world = World::new(settings(""));
+    let owner = Owner::new(1, "folder");
+    let puts = substitutes.into_iter();
+    world.apply(
+        puts.map(|object| Change::Put(owner.clone(), object))
+            .collect::<Vec<_>>(),
+    );
+    let all = world.get(&Analysis);
+    let about = all.iter().filter(|f| f.diagnostic.object.is_some());
+    let found: Vec<String> = about.map(|f| f.diagnostic.to_string()).collect();
+    assert_eq!(found, [""; 0]);
+}
+
+#[test]
 fn policies_that_select_or_target_nothing_are_told() {
     let yaml = format!(
         "{SERVICES}---
@@ -276,7 +297,7 @@ fn of_two_rules_for_one_host_the_older_is_named_as_the_one_that_counts() {
         ours(&yaml),
         [
             "PIL0110 VirtualService default/b-second: spec.http[1].delegate: there is no VirtualService default/gone to delegate to",
-            "PIL0101 VirtualService default/b-second: spec.http[1]: this rule takes no request to h.example.com on the Gateway default/g: rule 0 of the older default/a-first takes whatever matches no condition",
+            "PIL0101 VirtualService default/b-second: spec.http[1]: this rule takes no request to h.example.com on the Gateway default/g: rule 0 of default/a-first, which comes first by name, takes whatever matches no condition",
             "PIL0102 DestinationRule default/new: spec.subsets[0]: the subset v1 has no effect: default/old defines it for a.default.svc.cluster.local as well, and is older",
             "PIL0102 DestinationRule default/new: spec.trafficPolicy: the traffic policy has no effect: default/old is for a.default.svc.cluster.local as well, and is older",
             "PIL0109 DestinationRule default/old: spec.trafficPolicy.portLevelSettings[0].port: a.default.svc.cluster.local has no port 81, so these settings apply to nothing",

@@ -1,4 +1,4 @@
-//! What is told of secret templates.
+//! What is reported about secret templates.
 
 use std::sync::Arc;
 

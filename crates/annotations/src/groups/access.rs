@@ -47,12 +47,12 @@ pub enum SecretForm {
 /// A service that is asked about each request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ExternalAuth {
-    /// Whether it is called over TLS.
+    /// Whether the URL is of https.
     pub tls: bool,
-    /// Its host: of a Service (`auth.shop.svc.cluster.local`) or outside.
-    pub host: Arc<str>,
-    /// Its port: 80, or 443 with TLS, where the URL states none.
-    pub port: u16,
+    /// The host of the URL.
+    pub host: AuthHost,
+    /// Its port, where the URL states one.
+    pub port: Option<u16>,
     /// Path and query, from `/`, in the format of substitution that [`Signin::url`] has.
     pub path: Arc<str>,
     /// `auth-method`.
@@ -67,6 +67,15 @@ pub struct ExternalAuth {
     pub request_redirect: Option<Arc<str>>,
     /// `auth-proxy-set-headers`: a ConfigMap of headers of the request to it.
     pub headers: Option<Reference>,
+}
+
+/// The host of the URL of a service that is asked about each request.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum AuthHost {
+    /// That of a Service (`auth.shop.svc.cluster.local`), one that Ingresses serve, or one outside.
+    Named(Arc<str>),
+    /// That of the request, `$host`.
+    OfRequest,
 }
 
 /// Where clients are sent that are not logged in.

@@ -16,6 +16,8 @@ pub struct HeaderControl {
     pub of_config_map: Option<Reference>,
     /// `strict-transport-security` of answers over TLS.
     pub hsts: Option<Arc<str>>,
+    /// Headers of requests whose names have underscores do not pass.
+    pub drops_underscores: bool,
 }
 
 /// How headers are changed. Names are valid and in lower case, values have no control characters.

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use crate::reader::{Fault, Reader};
 use crate::values::{Link, authority, boolean, headers, is_of_url, link, port, reference, token};
-use crate::{ExternalAuth, Signin, variables};
+use crate::{AuthHost, ExternalAuth, Signin, variables};
 
 /// The parameter of the sign-in page that says where to come back to, where it is not stated.
 const PARAMETER: &str = "rd";
+
+/// The variables of nginx that are the host of the request.
+const HOSTS: [&str; 3] = ["host", "http_host", "best_http_host"];
 
 /// The most headers that backends get of an answer.
 const MOST: usize = 100;
@@ -49,11 +52,11 @@ fn of(r: &mut Reader<'_>, place: Place) -> Option<ExternalAuth> {
         Place::Ingress => r.get("auth-proxy-set-headers", reference),
         Place::Options => None,
     };
-    let link = url?;
+    let (host, link) = url?;
     Some(ExternalAuth {
         tls: link.tls,
-        host: link.host,
-        port: link.port.unwrap_or(if link.tls { 443 } else { 80 }),
+        host,
+        port: link.port,
         path: link.path.unwrap_or_else(|| "/".into()),
         method,
         signin,
@@ -76,8 +79,8 @@ fn value<T>(
     }
 }
 
-/// A URL whose path, and what follows it, may have variables.
-fn service(text: &str) -> Result<Link, Fault> {
+/// A URL whose path, and what follows it, may have variables, and whose host may be that of the request.
+fn service(text: &str) -> Result<(AuthHost, Link), Fault> {
     if text.contains('#') {
         return Err("has a fragment".into());
     }
@@ -86,7 +89,13 @@ fn service(text: &str) -> Result<Link, Fault> {
         .find(['/', '?'])
         .map_or(text.len(), |at| after_scheme + at);
     let (place, rest) = text.split_at(end);
-    let found = link(place)?;
+    let (host, found) = match of_request(place) {
+        Some(place) => (AuthHost::OfRequest, link(&place)?),
+        None => {
+            let found = link(place)?;
+            (AuthHost::Named(found.host.clone()), found)
+        }
+    };
     if !rest.bytes().all(|b| is_of_url(b) || b"${}".contains(&b)) {
         return Err("has characters that no URL has".into());
     }
@@ -95,10 +104,17 @@ fn service(text: &str) -> Result<Link, Fault> {
         rest if rest.starts_with('/') => rest.to_owned(),
         query => format!("/{query}"),
     };
-    Ok(Link {
-        path: Some(variables::format_of_script(&path)?.into()),
-        ..found
-    })
+    let path = Some(variables::format_of_script(&path)?.into());
+    Ok((host, Link { path, ..found }))
+}
+
+/// Scheme, host and port where the host is that of the request, with another one in its place.
+fn of_request(place: &str) -> Option<String> {
+    let (scheme, named) = place.split_once("://")?;
+    let (name, after) = variables::name(named.strip_prefix('$')?)?;
+    HOSTS
+        .contains(&name)
+        .then(|| format!("{scheme}://host{after}"))
 }
 
 fn method(text: &str) -> Result<Arc<str>, Fault> {

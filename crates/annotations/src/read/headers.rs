@@ -30,6 +30,7 @@ pub(crate) fn read(r: &mut Reader<'_>) -> HeaderControl {
     by_options(r, &mut response);
     HeaderControl {
         hsts: hsts(r).map(Into::into),
+        drops_underscores: drops_underscores(r),
         request,
         response,
         of_config_map: r.get("custom-headers", reference),
@@ -120,4 +121,44 @@ fn hsts(r: &mut Reader<'_>) -> Option<String> {
         value.push_str("; preload");
     }
     Some(value)
+}
+
+/// Whether headers with underscores in their names are dropped: with nginx's dialect, unless an option lets them, or all that nginx
+/// takes for invalid, pass.
+fn drops_underscores(r: &mut Reader<'_>) -> bool {
+    let allowed = r.option("enable-underscores-in-headers", boolean);
+    let ignored = r.option("ignore-invalid-headers", boolean);
+    r.is_nginx() && allowed != Some(true) && ignored != Some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use model::Labels;
+
+    use crate::{Defaults, Dialect, read};
+
+    #[test]
+    fn headers_with_underscores_are_dropped_as_nginx_does() {
+        let drops = |dialect, options: &[(&str, &str)]| {
+            let defaults = Defaults {
+                nginx: Arc::new(options.iter().copied().collect()),
+            };
+            let read = read(&Labels::default(), dialect, &defaults);
+            read.headers.drops_underscores
+        };
+        assert!(drops(Dialect::Nginx, &[]));
+        assert!(!drops(Dialect::Higress, &[]));
+        let table = [
+            ("enable-underscores-in-headers", "true", false),
+            ("enable-underscores-in-headers", "false", true),
+            ("ignore-invalid-headers", "false", false),
+            ("ignore-invalid-headers", "true", true),
+        ];
+        for (option, value, dropped) in table {
+            let found = drops(Dialect::Nginx, &[(option, value)]);
+            assert_eq!(found, dropped, "{option}: {value}");
+        }
+    }
 }

@@ -12,7 +12,11 @@ use crate::reader::Fault;
 /// The most ranges of addresses.
 const MOST_RANGES: usize = 1000;
 
-/// Ranges and addresses with commas between them. One that is none makes all unusable: who relies on it must know.
+/// Every address of either family, which `*` stands for.
+const EVERY: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
+/// Ranges and addresses with commas between them; `*` is every address. One that is none makes all unusable: who relies on it must
+/// know.
 pub(crate) fn ranges(text: &str) -> Result<BTreeSet<IpNet>, Fault> {
     let range = |text: &str| {
         let net = text.parse::<IpNet>().ok();
@@ -20,7 +24,12 @@ pub(crate) fn ranges(text: &str) -> Result<BTreeSet<IpNet>, Fault> {
         net.map(|net| net.trunc())
             .ok_or_else(|| Fault::from("has something that is no range of addresses"))
     };
-    list(text, MOST_RANGES)?.into_iter().map(range).collect()
+    let items = list(text, MOST_RANGES)?.into_iter();
+    let items = items.flat_map(|item| match item {
+        "*" => EVERY.to_vec(),
+        _ => vec![item],
+    });
+    items.map(range).collect()
 }
 
 /// A host name in lower case, or an address; IPv6 in brackets.

@@ -13,6 +13,7 @@ use validate::report::{At, Report};
 use validate::schema::{Schema, reason};
 use validate::text::is_label_value;
 
+use super::sent::{Duplicates, validate_fields};
 use super::{Call, defaults};
 use crate::names::{
     LABEL_VALUE, QUALIFIED, is_qualified_name, label_fault, path_fault, service_fault,
@@ -27,43 +28,19 @@ use crate::status::{Cause, Failure};
 /// What messages call the place of an object that comes by a request.
 static FROM: LazyLock<Arc<Path>> = LazyLock::new(|| Path::new("request").into());
 
-/// Brings an object that a client sent into the form that is stored.
+/// Brings an object that a client sent into the form that is stored. `duplicates` are those of what was sent.
 ///
 /// # Errors
 ///
-/// When fields are not known and the client wants to be told.
+/// When fields are unknown or duplicate and the client wants that to be rejected.
 pub(super) fn take_in(
     call: &Call<'_>,
     object: &mut Value,
+    duplicates: &Duplicates,
     warnings: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    let resource = &call.resource;
     let unknown = form(call, object);
-    if !unknown.is_empty() {
-        let told: Vec<String> = unknown
-            .iter()
-            .map(|f| format!("unknown field {f:?}"))
-            .collect();
-        match call.request.query.get("fieldValidation") {
-            "Strict" => {
-                return Err(Failure::bad_request(format!(
-                    "{} in version {:?} cannot be handled as a {}: strict decoding error: {}",
-                    resource.kind,
-                    call.version,
-                    resource.kind,
-                    told.join(", ")
-                )));
-            }
-            "Ignore" => {}
-            "" | "Warn" => warnings.extend(told),
-            other => {
-                return Err(Failure::bad_request(format!(
-                    "fieldValidation: Unsupported value: {other:?}"
-                )));
-            }
-        }
-    }
-    Ok(())
+    validate_fields(call, duplicates, &unknown, warnings)
 }
 
 /// Brings an object into the form that is stored; returns the fields that are not known, which are taken out.

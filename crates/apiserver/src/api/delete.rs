@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::webhooks::{Asked, Operation};
-use super::{Api, Call, Response, body, read_body};
+use super::{Api, Call, Response, body, read_delete_options};
 use crate::object::{is_terminating, meta, meta_list, meta_mut, now, set_meta};
 use crate::status::Failure;
 use crate::store::{Author, Expect, Op, Stored};
@@ -23,7 +23,7 @@ impl Options {
     fn read(call: &Call<'_>) -> Result<Self, Failure> {
         let mut options = Self::default();
         if !call.request.body.is_empty() {
-            let body = read_body(call.request)?;
+            let body = read_delete_options(call.request)?;
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             options.uid = text(&body["preconditions"]["uid"]);
             options.revision = text(&body["preconditions"]["resourceVersion"]);
@@ -43,9 +43,11 @@ impl Api {
         let name = call.name.as_deref().unwrap_or_default();
         let mut warnings = Vec::new();
         let (stored, gone) = loop {
-            let old = self
-                .stored(&call.resource, &call.id(name))
-                .ok_or_else(|| Failure::not_found(&call.resource, name))?;
+            let Some(old) = self.stored(&call.resource, &call.id(name)) else {
+                let found = self.deleted_unstored(call, name)?;
+                self.renew_account(call, name).await?;
+                break (found, true);
+            };
             warnings.clear();
             match self.delete_one(call, &old, &options, &mut warnings).await {
                 Err(failure)
@@ -107,11 +109,10 @@ impl Api {
         if !waits {
             let stored = self.remove(call, old).await?;
             if !call.dry_run {
+                self.renew_account(call, &name).await?;
                 self.release_dependents(&uid, options.orphan).await;
-                if call
-                    .resource
-                    .is("apiextensions.k8s.io", "customresourcedefinitions")
-                {
+                let resource = &call.resource;
+                if resource.is("apiextensions.k8s.io", "customresourcedefinitions") {
                     self.remove_objects_of(&object).await;
                 }
             }
@@ -153,6 +154,9 @@ impl Api {
         let listed = self.listed(call)?;
         let (mut items, mut warnings) = (Vec::new(), Vec::new());
         for old in &listed.objects {
+            if self.expected(call, old) == Expect::Absent {
+                continue;
+            }
             match self.delete_one(call, old, &options, &mut warnings).await {
                 Ok((stored, _)) => items.push(stored.value()),
                 // Gone already, or changed since: whoever did that was first.

@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde_json::json;
 use std::sync::Arc;
 
+use super::implied::with_implied;
 use super::{Api, Call, Response, body, output, table};
 use crate::selector::Selector;
 use crate::status::Failure;
@@ -145,6 +146,8 @@ impl Api {
                 .filter(|(id, _)| namespace.is_none_or(|n| *id.namespace == *n))
                 .filter(|(id, _)| after.as_ref().is_none_or(|after| *id > after)),
         );
+        let implied = self.implied.all(&memory, name, namespace, after.as_ref());
+        let all = with_implied(all, &implied);
         let mut selected =
             all.filter(|(id, stored)| selector.is_empty() || selector.matches(id, stored));
         let mut objects = Vec::new();

@@ -13,6 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{KUBERNETES, Response, body};
 use crate::patch::PatchKind;
 use crate::resource::{Catalog, Resource};
+use crate::schema;
 use crate::status::Failure;
 
 /// The documents of the catalog as it is, by group and version.
@@ -114,7 +115,7 @@ fn schema_name(resource: &Resource, version: &str) -> String {
 fn document(catalog: &Catalog, group: &str, version: &str) -> Value {
     let mut schemas = Map::new();
     let mut paths = Map::new();
-    schemas.insert(OBJECT_META.to_owned(), object_meta());
+    schemas.insert(OBJECT_META.to_owned(), schema::OBJECT_META.clone());
     for resource in catalog.all().filter(|r| *r.group == *group) {
         let Some(served) = resource.version(version) else {
             continue;
@@ -196,30 +197,3 @@ fn one_path(resource: &Resource, gvk: &Value, name: &str) -> Value {
 }
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-
-fn object_meta() -> Value {
-    let text = |about: &str| json!({"type": "string", "description": about});
-    let map = |about: &str| json!({"type": "object", "additionalProperties": {"type": "string"}, "description": about});
-    json!({"type": "object", "description": "What is said of every object.", "properties": {
-        "name": text("Name, unique within kind and namespace."),
-        "namespace": text("Namespace of the object."),
-        "generateName": text("Beginning of a name that is made up where none is given."),
-        "labels": map("Labels, by which objects are selected."),
-        "annotations": map("Further notes, which nothing selects by."),
-        "uid": text("Identity of the object, given once."),
-        "resourceVersion": text("Revision in which the object was last written."),
-        "generation": {"type": "integer", "format": "int64", "description": "Counts changes of what is wanted."},
-        "creationTimestamp": {"type": "string", "format": "date-time", "description": "When the object was made."},
-        "deletionTimestamp": {"type": "string", "format": "date-time", "description": "When its deletion was asked for."},
-        "deletionGracePeriodSeconds": {"type": "integer", "format": "int64", "description": "Time to go."},
-        "finalizers": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set", "x-kubernetes-patch-strategy": "merge",
-            "description": "Who has to agree before the object goes."},
-        "ownerReferences": {"type": "array", "items": {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {
-                "apiVersion": text("Version of the owner."), "kind": text("Kind of the owner."), "name": text("Name of the owner."), "uid": text("Identity of the owner."),
-                "controller": {"type": "boolean"}, "blockOwnerDeletion": {"type": "boolean"}}},
-            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"], "x-kubernetes-patch-merge-key": "uid", "x-kubernetes-patch-strategy": "merge",
-            "description": "Objects with which this one goes."},
-        "managedFields": {"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "atomic", "description": "Who manages which field."},
-        "selfLink": text("Not used."),
-    }})
-}

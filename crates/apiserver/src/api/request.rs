@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{Method, StatusCode};
 
 use crate::access::{Verb, Who};
+use crate::forward::Upgrade;
 use crate::status::Failure;
 
 /// The largest body that is read, as kube-apiserver's.
@@ -37,6 +38,8 @@ pub struct Request {
     pub who: Who,
     /// The address it came from; none on the socket of the data folder.
     pub from: Option<IpAddr>,
+    /// How the connection is to go on in another protocol, if it asks for that.
+    pub upgrade: Option<Upgrade>,
 }
 
 impl Request {
@@ -54,6 +57,7 @@ impl Request {
             body: Bytes::new(),
             who,
             from: None,
+            upgrade: None,
         }
     }
 
@@ -107,7 +111,7 @@ impl Request {
         }
         let mut said: Vec<String> = self.query.all("dryRun").map(str::to_owned).collect();
         if self.method == Method::DELETE && !self.body.is_empty() {
-            match &super::read_body(self)?["dryRun"] {
+            match &super::read_delete_options(self)?["dryRun"] {
                 serde_json::Value::Null => {}
                 serde_json::Value::Array(all) => {
                     said.extend(all.iter().map(|v| match v.as_str() {
@@ -505,6 +509,8 @@ mod tests {
             r#"{"dryRun": [""]}"#,
             r#"{"dryRun": "All"}"#,
             r#"{"dryRun": [1]}"#,
+            r#"{"dryRun": ["All"], "dryRun": []}"#,
+            r#"{"dryRun": [], "dryRun": ["All"]}"#,
         ] {
             assert_eq!(of(Method::DELETE, path, bad), None, "{bad}");
         }

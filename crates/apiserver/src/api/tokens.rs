@@ -79,11 +79,11 @@ impl Api {
     }
 
     /// An object of the core group.
-    fn core_object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+    pub(super) fn core_object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let catalog = self.catalog();
         let resource = catalog.find("", plural)?;
-        let stored = self.stored(resource, &ObjectId::new(namespace, name))?;
-        Some(stored.value())
+        let found = self.found(resource, &ObjectId::new(namespace, name))?;
+        Some(found.value())
     }
 
     /// What a verifier of tokens has to know of the issuer.
@@ -335,7 +335,7 @@ fn texts(list: &Value) -> Vec<String> {
     list.filter_map(|v| v.as_str().map(str::to_owned)).collect()
 }
 
-fn no_keys(error: PkiError) -> Failure {
+pub(super) fn no_keys(error: PkiError) -> Failure {
     Failure::internal(format!(
         "the keys of service accounts cannot be used: {error}"
     ))

@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::implied::{Implied, with_implied};
 use super::list::too_large;
 use super::{Api, Call, Query, Response, body, output, table};
 use crate::resource::Resource;
@@ -29,6 +30,7 @@ const WAITING: usize = 2;
 
 struct Watcher {
     store: Store,
+    implied: Implied,
     resource: Arc<Resource>,
     name: ResourceName,
     version: String,
@@ -98,6 +100,7 @@ impl Api {
         let state_first = initial || (asked == 0 && !query.has("sendInitialEvents"));
         let mut watcher = Watcher {
             store: self.store.clone(),
+            implied: self.implied.clone(),
             name: call.resource.name().clone(),
             resource: call.resource.clone(),
             version: call.version.clone(),
@@ -172,7 +175,9 @@ impl Watcher {
         let objects: Vec<Arc<Stored>> = {
             let memory = self.store.read();
             self.seen = memory.revision();
-            let all = memory.list(&self.name, self.namespace.as_deref(), None);
+            let namespace = self.namespace.as_deref();
+            let implied = self.implied.all(&memory, &self.name, namespace, None);
+            let all = with_implied(memory.list(&self.name, namespace, None), &implied);
             all.filter(|(id, stored)| self.selector.matches(id, stored))
                 .map(|(_, s)| s.clone())
                 .collect()
@@ -253,13 +258,12 @@ impl Watcher {
                 let told = failure.to_json().to_string();
                 return Next::Expired(line("ERROR", told.as_bytes()));
             };
-            let mine = all.filter(|e| {
-                e.resource == self.name
-                    && self
-                        .namespace
-                        .as_deref()
-                        .is_none_or(|n| *e.id.namespace == *n)
-            });
+            let mine = all
+                .filter_map(|e| self.implied.seen(&memory, &self.name, e))
+                .filter(|e| {
+                    let namespace = self.namespace.as_deref();
+                    namespace.is_none_or(|n| *e.id.namespace == *n)
+                });
             let mut seen = memory.revision();
             for event in mine {
                 if bytes > CHUNK {
@@ -267,7 +271,7 @@ impl Watcher {
                     break;
                 }
                 bytes += event.object.json.len();
-                events.push(event.clone());
+                events.push(event);
             }
             self.seen = seen;
         }

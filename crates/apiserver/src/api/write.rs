@@ -10,15 +10,16 @@ use serde_json::{Value, json};
 
 use rules::{check_identity, check_immutable, keep_parts, wanted_differs};
 
+use super::sent::{Duplicates, Sent, validate_fields};
 use super::webhooks::{Asked, Operation};
-use super::{Api, Call, Response, admit, read_body};
+use super::{Api, Call, Response, admit};
 use crate::apply::{self, Writer};
 use crate::object::{
     is_terminating, map_mut, meta, meta_list, meta_mut, new_suffix, new_uid, now, set_meta,
 };
 use crate::patch::{PatchKind, patch};
 use crate::resource::Resource;
-use crate::schema::zero_nulls;
+use crate::schema::{prune, zero_nulls};
 use crate::status::{Cause, Failure};
 use crate::store::{Expect, ObjectId, Stored};
 
@@ -30,15 +31,20 @@ struct Update<'o> {
     old: &'o Arc<Stored>,
     /// Managed fields are in the object already.
     applied: bool,
+    /// The duplicate fields of the body that was sent.
+    duplicates: &'o Duplicates,
 }
 
 impl Api {
     pub(super) async fn create(&self, call: &Call<'_>) -> Result<Response, Failure> {
-        let mut object = read_body(call.request)?;
+        let Sent {
+            value: mut object,
+            duplicates,
+        } = Sent::read(call.request)?;
         self.check_shape(call, &mut object)?;
         let mut warnings = Vec::new();
         let stored = self
-            .create_object(call, object, false, &mut warnings)
+            .create_object(call, object, false, &duplicates, &mut warnings)
             .await?;
         Ok(self.written(call, StatusCode::CREATED, &stored, warnings))
     }
@@ -98,6 +104,7 @@ impl Api {
         call: &Call<'_>,
         mut object: Value,
         applied: bool,
+        duplicates: &Duplicates,
         warnings: &mut Vec<String>,
     ) -> Result<Arc<Stored>, Failure> {
         let resource = &call.resource;
@@ -122,7 +129,7 @@ impl Api {
         if resource.has_status && !resource.native {
             map_mut(&mut object).remove("status");
         }
-        admit::take_in(call, &mut object, warnings)?;
+        admit::take_in(call, &mut object, duplicates, warnings)?;
         let time = now();
         let writer = writer(call, &time);
         let record = |object: &mut Value| {
@@ -156,6 +163,7 @@ impl Api {
             self.check_namespace(call, meta(&object, "name"))?;
             self.check_served(call)?;
         }
+        self.fill_token(call, &mut object, warnings).await?;
         self.put(call, Expect::Absent, object).await
     }
 
@@ -208,7 +216,10 @@ impl Api {
     }
 
     pub(super) async fn update(&self, call: &Call<'_>) -> Result<Response, Failure> {
-        let mut object = read_body(call.request)?;
+        let Sent {
+            value: mut object,
+            duplicates,
+        } = Sent::read(call.request)?;
         self.check_shape(call, &mut object)?;
         let name = call.name.as_deref().unwrap_or_default();
         let found = meta(&object, "name");
@@ -221,7 +232,7 @@ impl Api {
         let mut tries = 0;
         let stored = loop {
             let old = self
-                .stored(&call.resource, &call.id(name))
+                .writable(&call.resource, &call.id(name))
                 .ok_or_else(|| Failure::not_found(&call.resource, name))?;
             let asked = meta(&object, "resourceVersion");
             let conditional = !asked.is_empty();
@@ -237,6 +248,7 @@ impl Api {
             let update = Update {
                 old: &old,
                 applied: false,
+                duplicates: &duplicates,
             };
             match self
                 .change(call, update, object.clone(), &mut warnings)
@@ -258,7 +270,7 @@ impl Api {
             .ok_or_else(|| {
                 Failure::unsupported_media_type(&PatchKind::accepted(call.resource.native))
             })?;
-        let sent = read_body(request)?;
+        let sent = Sent::read(request)?;
         let force = request.query.flag("force");
         if kind == PatchKind::Apply && request.query.get("fieldManager").is_empty() {
             let message = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
@@ -298,21 +310,22 @@ impl Api {
         &self,
         call: &Call<'_>,
         kind: PatchKind,
-        sent: &Value,
+        sent: &Sent,
         warnings: &mut Vec<String>,
     ) -> Result<(StatusCode, Arc<Stored>), Retry> {
         let name = call.name.as_deref().unwrap_or_default();
         let old = self
-            .stored(&call.resource, &call.id(name))
+            .writable(&call.resource, &call.id(name))
             .ok_or_else(|| Failure::not_found(&call.resource, name))?;
-        let mut object = old.value();
-        object["apiVersion"] = call.resource.api_version(&call.version).into();
-        patch(kind, &mut object, sent, call.resource.schema(&call.version))?;
+        let schema = call.resource.schema(&call.version);
+        let mut object = standing(call, &old);
+        patch(kind, &mut object, &sent.value, schema)?;
         self.check_shape(call, &mut object)?;
         let conditional = meta(&object, "resourceVersion") != old.revision.to_string();
         let update = Update {
             old: &old,
             applied: false,
+            duplicates: &sent.duplicates,
         };
         let done = self.change(call, update, object, warnings).await;
         done.map(|stored| (StatusCode::OK, stored))
@@ -322,12 +335,12 @@ impl Api {
     async fn apply_once(
         &self,
         call: &Call<'_>,
-        sent: &Value,
+        sent: &Sent,
         force: bool,
         warnings: &mut Vec<String>,
     ) -> Result<(StatusCode, Arc<Stored>), Retry> {
         let name = call.name.as_deref().unwrap_or_default();
-        let mut config = sent.clone();
+        let mut config = sent.value.clone();
         self.check_shape(call, &mut config)?;
         if meta(&config, "name").is_empty() {
             set_meta(&mut config, "name", name);
@@ -343,15 +356,10 @@ impl Api {
             return Err(Failure::bad_request("metadata.managedFields must be nil").into());
         }
         let schema = call.resource.schema(&call.version);
-        // Fields that are not known are told of the configuration, and belong to nobody.
-        let mut known = config.clone();
-        let unknown = crate::schema::prune(&mut known, schema);
-        if !unknown.is_empty() && call.request.query.get("fieldValidation") == "Strict" {
-            admit::take_in(call, &mut config.clone(), &mut Vec::new())?;
-        } else if call.request.query.get("fieldValidation") != "Ignore" {
-            warnings.extend(unknown.iter().map(|f| format!("unknown field {f:?}")));
-        }
-        let mut config = known;
+        // Unknown fields are reported of the configuration, and belong to nobody.
+        let unknown = prune(&mut config, schema);
+        validate_fields(call, &sent.duplicates, &unknown, warnings)?;
+        let reported = Duplicates::default();
         crate::object::meta_mut(&mut config).remove("creationTimestamp");
         if call.status_only {
             map_mut(&mut config).retain(|key, _| {
@@ -372,20 +380,22 @@ impl Api {
                 }
                 let empty = json!({"apiVersion": config["apiVersion"], "kind": config["kind"], "metadata": {"name": name}});
                 let merged = apply::apply(&empty, &config, schema, &writer.as_writer(), force)?;
-                let done = self.create_object(call, merged, true, warnings).await;
+                let done = self
+                    .create_object(call, merged, true, &reported, warnings)
+                    .await;
                 match done {
                     Err(failure) if failure.reason == "AlreadyExists" => Err(Retry::Again(failure)),
                     other => Ok((StatusCode::CREATED, other?)),
                 }
             }
             Some(old) => {
-                let mut live = old.value();
-                live["apiVersion"] = call.resource.api_version(&call.version).into();
+                let live = standing(call, &old);
                 let conditional = !meta(&config, "resourceVersion").is_empty();
                 let merged = apply::apply(&live, &config, schema, &writer.as_writer(), force)?;
                 let update = Update {
                     old: &old,
                     applied: true,
+                    duplicates: &reported,
                 };
                 let done = self.change(call, update, merged, warnings).await;
                 done.map(|stored| (StatusCode::OK, stored))
@@ -412,7 +422,7 @@ impl Api {
             return Err(Failure::modified(resource, &name));
         }
         keep_parts(call, &old, &mut object);
-        admit::take_in(call, &mut object, warnings)?;
+        admit::take_in(call, &mut object, update.duplicates, warnings)?;
         let time = now();
         let writer = writer(call, &time);
         let record = |object: &mut Value| {
@@ -452,6 +462,7 @@ impl Api {
             update.old.revision.to_string(),
         );
         self.judge(&asked, &object, warnings).await?;
+        self.fill_token(call, &mut object, warnings).await?;
         if object == old {
             return Ok(update.old.clone());
         }
@@ -463,9 +474,18 @@ impl Api {
         if goes && namespace_goes {
             return self.remove(call, update.old).await;
         }
-        self.put(call, Expect::Revision(update.old.revision), object)
-            .await
+        let expect = self.expected(call, update.old);
+        self.put(call, expect, object).await
     }
+}
+
+/// An object as a patch finds it: in the version of the call and without fields that are not known, which an older program or an
+/// older definition may have let in. They are not the client's fault, and are not reported.
+fn standing(call: &Call<'_>, old: &Stored) -> Value {
+    let mut object = old.value();
+    object["apiVersion"] = call.resource.api_version(&call.version).into();
+    prune(&mut object, call.resource.schema(&call.version));
+    object
 }
 
 /// An object that is being deleted gets no new finalizers.

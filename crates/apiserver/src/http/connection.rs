@@ -222,7 +222,7 @@ pub(super) async fn serve<S, F>(
         .max_send_buf_size(SENDING)
         .keep_alive_interval(Some(Duration::from_secs(30)))
         .max_concurrent_streams(250);
-    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut serving = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     let mut stop = pin!(stop);
     let often = limits.first_request.min(limits.stall).min(limits.idle) / 4;
     let mut look = tokio::time::interval(often.max(Duration::from_millis(5)));

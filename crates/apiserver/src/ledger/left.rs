@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Difference, Key, unreadable};
-use crate::api::Api;
+use crate::api::{Api, TOKEN_SECRET};
 use crate::status::Failure;
 
 /// The user by whose name the control plane writes into its own store.
@@ -33,9 +33,6 @@ const NAMES: [(&str, &str); 2] = [
 /// The annotation of a workload that has registered itself.
 const REGISTERED: &str = "istio.io/autoRegistrationGroup";
 
-/// Of Secrets, those that are tokens of an account.
-const TOKEN: &str = "kubernetes.io/service-account-token";
-
 /// Why an object is left as it is by a rollback of everything to a revision, if it is.
 fn why(api: &Api, change: &Difference, to: u64) -> Result<Option<&'static str>, Failure> {
     let ((resource, id), now, then) = change;
@@ -51,7 +48,7 @@ fn why(api: &Api, change: &Difference, to: u64) -> Result<Option<&'static str>, 
     if either(|object| object["metadata"]["annotations"][REGISTERED].is_string()) {
         return Ok(Some("a workload registers itself by it"));
     }
-    if resource.as_str() == "secrets" && either(|object| object["type"] == TOKEN) {
+    if resource.as_str() == "secrets" && either(|object| object["type"] == TOKEN_SECRET) {
         return Ok(Some("tokens are for this account only"));
     }
     Ok(None)

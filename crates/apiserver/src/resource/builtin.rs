@@ -10,40 +10,6 @@ use serde_json::{Value, json};
 use super::{Column, Resource, Schemas, Shows, Version};
 use crate::store::ResourceName;
 
-/// `(kind, short names)` of those that have short names.
-const SHORT_NAMES: &[(Kind, &[&str])] = &[
-    (Kind::DestinationRule, &["dr"]),
-    (Kind::Gateway, &["gw"]),
-    (Kind::ServiceEntry, &["se"]),
-    (Kind::VirtualService, &["vs"]),
-    (Kind::WorkloadEntry, &["we"]),
-    (Kind::WorkloadGroup, &["wg"]),
-    (Kind::AuthorizationPolicy, &["ap"]),
-    (Kind::PeerAuthentication, &["pa"]),
-    (Kind::RequestAuthentication, &["ra"]),
-    (Kind::Telemetry, &["telemetry"]),
-    (Kind::BackendTlsPolicy, &["btlspolicy"]),
-    (Kind::GatewayClass, &["gc"]),
-    (Kind::KubeGateway, &["gtw"]),
-    (Kind::ListenerSet, &["lset"]),
-    (Kind::ReferenceGrant, &["refgrant"]),
-    (Kind::Service, &["svc"]),
-    (Kind::Pod, &["po"]),
-    (Kind::Node, &["no"]),
-    (Kind::Namespace, &["ns"]),
-    (Kind::ConfigMap, &["cm"]),
-    (Kind::Ingress, &["ing"]),
-    (Kind::Deployment, &["deploy"]),
-    (Kind::CustomResourceDefinition, &["crd", "crds"]),
-    (Kind::XBackend, &["xbackend"]),
-    (Kind::XBackendTrafficPolicy, &["xbtrafficpolicy"]),
-    (Kind::XMesh, &["mesh"]),
-    (Kind::InferencePool, &["infpool"]),
-    (Kind::ServiceExport, &["svcex"]),
-    (Kind::ServiceImport, &["svcim"]),
-    (Kind::KnativeIngress, &["kingress", "king"]),
-];
-
 /// Columns besides the age, by path, of kinds that show more than their age.
 const COLUMNS: &[(Kind, &[(&str, &str)])] = &[
     (Kind::DestinationRule, &[("Host", ".spec.host")]),
@@ -152,7 +118,6 @@ pub(crate) fn of_model(kind: Kind, schemas: &Schemas) -> Resource {
         "apiextensions.k8s.io" | "admissionregistration.k8s.io" => &["api-extensions"],
         _ => &[],
     };
-    let short = SHORT_NAMES.iter().find(|(k, _)| *k == kind);
     Resource {
         group: kind.group().into(),
         versions: kind.versions().iter().map(version).collect(),
@@ -161,11 +126,7 @@ pub(crate) fn of_model(kind: Kind, schemas: &Schemas) -> Resource {
         list_kind: format!("{}List", kind.name()).into(),
         plural: kind.plural().into(),
         singular: kind.name().to_ascii_lowercase().into(),
-        short_names: short
-            .iter()
-            .flat_map(|(_, n)| n.iter())
-            .map(|n| (*n).into())
-            .collect(),
+        short_names: kind.short_names().iter().map(|n| (*n).into()).collect(),
         categories: categories.iter().map(|c| (*c).into()).collect(),
         namespaced: kind.scope() == Scope::Namespaced,
         has_status: !matches!(

@@ -193,6 +193,73 @@ fn istio(kind: Kind) -> Value {
 mod tests {
     use super::*;
 
+    /// The maps and lists of a value that its schema has no fields for: kubectl warns of each when it makes a patch.
+    fn unnamed(schema: &Value, value: &Value, at: &str, found: &mut Vec<String>) {
+        let Value::Object(fields) = value else { return };
+        if schema["additionalProperties"].is_object() {
+            return;
+        }
+        for (name, value) in fields {
+            let (at, schema) = (format!("{at}.{name}"), &schema["properties"][name]);
+            match value {
+                Value::Object(_) | Value::Array(_) if schema.is_null() => found.push(at),
+                Value::Object(_) => unnamed(schema, value, &at, found),
+                Value::Array(items) if schema["x-kubernetes-patch-merge-key"].is_string() => {
+                    for item in items {
+                        unnamed(&schema["items"], item, &at, found);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn deployments_are_patched_without_warnings() {
+        let container = r#"{
+            "name": "c", "command": ["a"], "args": ["b"], "ports": [{"containerPort": 80}],
+            "env": [{"name": "a", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
+            "envFrom": [{"configMapRef": {"name": "m"}}],
+            "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": 0.5}},
+            "securityContext": {"capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}},
+            "readinessProbe": {"httpGet": {"path": "/", "port": 80, "httpHeaders": [{"name": "a", "value": "b"}]}},
+            "livenessProbe": {"exec": {"command": ["a"]}},
+            "lifecycle": {"preStop": {"exec": {"command": ["a"]}}},
+            "volumeMounts": [{"name": "a", "mountPath": "/a"}]
+        }"#;
+        let pod = r#"{
+            "containers": [CONTAINER], "initContainers": [CONTAINER],
+            "affinity": {
+                "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": {}}]},
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": []}]}}
+            },
+            "securityContext": {"supplementalGroups": [1], "seccompProfile": {"type": "RuntimeDefault"}},
+            "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a"]}],
+            "imagePullSecrets": [{"name": "a"}], "tolerations": [{"key": "a"}], "nodeSelector": {"a": "b"},
+            "topologySpreadConstraints": [{"labelSelector": {"matchLabels": {"a": "b"}}}],
+            "volumes": [
+                {"name": "a", "secret": {"secretName": "s", "items": [{"key": "k", "path": "p"}]}},
+                {"name": "b", "hostPath": {"path": "/"}},
+                {"name": "c", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
+                {"name": "d", "emptyDir": {}}
+            ]
+        }"#;
+        let pod: Value = serde_json::from_str(&pod.replace("CONTAINER", container)).unwrap();
+        let template = json!({
+            "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+            "spec": pod,
+        });
+        let spec = json!({
+            "selector": {"matchLabels": {"a": "b"}},
+            "strategy": {"rollingUpdate": {"maxSurge": 1}},
+            "template": template,
+        });
+        let mut found = Vec::new();
+        let schema = builtin("Deployment").unwrap();
+        unnamed(&schema, &json!({"spec": spec}), "", &mut found);
+        assert!(found.is_empty(), "{found:?}");
+    }
+
     #[test]
     fn every_type_that_is_named_is_there() {
         let known = [

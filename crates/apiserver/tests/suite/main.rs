@@ -7,7 +7,10 @@ mod apply;
 mod audit;
 mod definitions;
 mod descriptors;
+mod duplicates;
+mod forward;
 mod heavy;
+mod implied;
 mod kill;
 mod kubectl;
 mod ledger;
@@ -20,6 +23,7 @@ mod printed;
 mod service_accounts;
 mod stored;
 mod tls;
+mod unknown;
 mod watch;
 
 use std::sync::Arc;

@@ -12,16 +12,21 @@ use serde_json::{Value, json};
 use crate::{MAPS, MERGE, World, map};
 
 /// The events of a watch, as they come.
-struct Events {
+pub(crate) struct Events {
     body: Body,
     rest: Vec<u8>,
 }
 
 impl Events {
     async fn of(world: &World, query: &str) -> Self {
+        Self::at(world, MAPS, query).await
+    }
+
+    /// Those of the objects of a path.
+    pub(crate) async fn at(world: &World, path: &str, query: &str) -> Self {
         let request = Request::new(
             Method::GET,
-            &format!("{MAPS}?watch=true&{query}"),
+            &format!("{path}?watch=true&{query}"),
             Who::local(),
         );
         let response = world.api.handle(request).await;
@@ -47,7 +52,7 @@ impl Events {
         }
     }
 
-    async fn told(&mut self) -> String {
+    pub(crate) async fn told(&mut self) -> String {
         let event = self.next().await.expect("the watch goes on");
         format!(
             "{} {}",

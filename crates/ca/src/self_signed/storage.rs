@@ -75,7 +75,7 @@ impl Storage {
                 format!("in Secret {namespace}/{name} of {}", place.name())
             }
             Self::Folder(folder) => format!("in {}", file(folder).display()),
-            Self::Memory(_) => "in memory, gone with the process".to_owned(),
+            Self::Memory(_) => "in memory".to_owned(),
         }
     }
 

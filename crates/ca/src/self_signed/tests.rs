@@ -448,7 +448,7 @@ async fn keys_stand_in_no_line_of_the_log_nor_in_what_is_shown() {
     sign(&authority, HOUR).await.unwrap();
     tokio::time::sleep(230 * HOUR).await;
     let shown = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    assert!(shown.contains("A new CA is kept."), "{shown}");
+    assert!(shown.contains("A new CA was made."), "{shown}");
     let shown = format!("{shown}{:?}{:?}", authority.state(), authority.roots());
     for written in place.written() {
         let key = value_of(&written.after, "ca-key.pem").unwrap();

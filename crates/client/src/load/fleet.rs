@@ -11,7 +11,7 @@ use xds::TypeUrl;
 
 use super::LoadOptions;
 use super::mint::Mint;
-use crate::connection::{Connection, SMALL_WINDOW, WINDOW};
+use crate::connection::{Connection, Limits, SMALL_WINDOW, WINDOW};
 use crate::error::Error;
 use crate::learned::Learned;
 use crate::node::Template;
@@ -309,7 +309,8 @@ impl Shared {
         let refuses = is_one_in(self.conduct.refusing, i);
         let window = if slow { SMALL_WINDOW } else { WINDOW };
         let mut reconnects = self.reconnects.subscribe();
-        let mut connection = Connection::open(dialer, self.delta, window).await?;
+        let limits = Limits::of_window(window);
+        let mut connection = Connection::open(dialer, self.delta, limits).await?;
         for request in proxy.start() {
             connection.send(&request);
         }

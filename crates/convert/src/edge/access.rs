@@ -1,19 +1,26 @@
 //! Who may send requests: users of a Secret, and services that are asked.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use annotations::{BasicAuth, SecretForm};
+use annotations::{AuthHost, BasicAuth, SecretForm};
 use model::edge::{ExternalAuth, Users};
-use model::kinds::kube::Secret;
+use model::kinds::kube::{Ingress, Secret};
+use model::own_port::is_answered;
+use model::special::is_special_host;
 use model::template::{Asker, Gateways};
-use model::{Kind, ObjectKey};
+use model::{Kind, ObjectKey, ObjectName};
+use store::index::ObjectIndex;
 
+use super::auth::{Asked, UNKNOWN_SERVICE};
 use super::policy::Making;
 use super::rules::BackendPort;
 use super::{format, limits, refer};
-use crate::refer::Named;
+use crate::reader::Reader;
+use crate::refer::{Named, Target};
+use crate::strata::Routes;
 
 /// Which hashes of passwords are known.
 const FORMS: &str =
@@ -35,7 +42,7 @@ pub(super) fn users(making: &mut Making<'_, '_, '_>, basic: &BasicAuth) -> Optio
         }
     };
     let Some(secret) = making.read.get::<Secret>(&name) else {
-        let why = format!("there is no Secret {name}, so no request is served");
+        let why = format!("there is no Secret {name}, so requests get 503");
         making.close(NAME, "auth-secret is not there", why);
         return None;
     };
@@ -47,9 +54,9 @@ pub(super) fn users(making: &mut Making<'_, '_, '_>, basic: &BasicAuth) -> Optio
     if lines.is_empty() || lines.len() > limits::USER_BYTES {
         let why = match lines.is_empty() {
             true => format!(
-                "the Secret {name} has no user that can be checked, so no request is served: {FORMS}"
+                "the Secret {name} has no user that can be checked, so requests get 503: {FORMS}"
             ),
-            false => format!("the Secret {name} has too many users, so no request is served"),
+            false => format!("the Secret {name} has too many users, so requests get 503"),
         };
         making.close(NAME, "auth-secret has no usable user", why);
         return None;
@@ -130,53 +137,159 @@ fn is_hash(hash: &str) -> bool {
     })
 }
 
-/// The service that is asked; where it cannot be, the routes are closed.
-pub(super) fn external(
-    making: &mut Making<'_, '_, '_>,
-    stated: &annotations::ExternalAuth,
-) -> Option<ExternalAuth> {
+/// Says which service is asked; where none can be, the routes are closed.
+pub(super) fn external(making: &mut Making<'_, '_, '_>, stated: &annotations::ExternalAuth) {
     const NAME: &str = "auth-url";
-    if stated.tls {
-        let why = "is asked over https, which proxies do not speak to it, so no request is served; within the \
-                   cluster http does";
-        making.close(NAME, "auth-url cannot be asked over https", why);
-        return None;
-    }
-    let ingress = making.ingress;
-    let others = &mut making.policy.others;
-    let found = refer::target(making.read, ingress, Named::Host(&stated.host), others);
-    let found = found.map_err(String::from).and_then(|target| {
-        match target.object() {
-            Some(service) => {
-                let port = BackendPort::Number(stated.port);
-                refer::port(making.read, &service.name, Some(&port))?;
-            }
-            None if target.is_there() => {}
-            None => {
-                let host = &stated.host;
-                return Err(format!("no Service or ServiceEntry has the host {host:?}"));
-            }
-        }
-        Ok(target.host().clone())
-    });
-    let host = match found {
-        Ok(host) => host,
-        Err(why) => {
-            let why = format!("{why}, so no request is served");
-            making.close(NAME, "auth-url cannot be asked", why);
-            return None;
+    let Some(headers) = headers(making, stated) else {
+        return;
+    };
+    let usual = if stated.tls { 443 } else { 80 };
+    let port = stated.port.unwrap_or(usual);
+    let mut asked = ExternalAuth {
+        host: Arc::default(),
+        port,
+        authority: "%HOST%".into(),
+        path: stated.path.clone(),
+        method: stated.method.clone(),
+        tls: false,
+        to_backend: stated.response_headers.clone(),
+        signin: stated.signin.as_ref().map(|signin| signin.url.clone()),
+        always_set_cookie: stated.always_set_cookie,
+        headers,
+        timeout: TIMEOUT,
+    };
+    let place = match &stated.host {
+        AuthHost::OfRequest => Ok(Place::Rules(None)),
+        AuthHost::Named(host) => {
+            asked.authority = match port == usual {
+                true => host.clone(),
+                false => format!("{host}:{port}").into(),
+            };
+            place(making, stated.tls, host, port)
         }
     };
+    match place {
+        Ok(Place::Mesh(host)) => {
+            making.policy.edge.external = Some(ExternalAuth { host, ..asked });
+        }
+        Ok(Place::Outside(host)) => {
+            making.policy.edge.external = Some(ExternalAuth {
+                host,
+                tls: true,
+                ..asked
+            });
+        }
+        Ok(Place::Rules(host)) => {
+            making.policy.asked = Some(Asked {
+                ingress: making.ingress.clone(),
+                at: making.annotated.path(NAME),
+                is_secure: stated.tls,
+                port: stated.port,
+                host,
+                service: asked,
+            });
+        }
+        Err(why) => {
+            let why = format!("{why}, so requests get 503");
+            making.close(NAME, UNKNOWN_SERVICE, why);
+        }
+    }
+}
+
+/// Where a service is.
+enum Place {
+    /// In the mesh, with this host.
+    Mesh(Arc<str>),
+    /// Outside of it, with this host.
+    Outside(Arc<str>),
+    /// Where the rules of a host say; of the rule's own host where none is stated.
+    Rules(Option<Arc<str>>),
+}
+
+/// Where a service is that a URL names by its host.
+///
+/// Where Ingresses of the namespace that asks serve the host, their rules say it, unless the namespace has a Service or ServiceEntry
+/// of that name: nobody else's object decides whom the service is asked about.
+fn place(
+    making: &mut Making<'_, '_, '_>,
+    is_secure: bool,
+    host: &Arc<str>,
+    port: u16,
+) -> Result<Place, String> {
+    let (read, ingress) = (making.read, making.ingress);
+    let serving = read.names_by::<Ingress>(ObjectIndex::Host, host);
+    let is_served = serving
+        .iter()
+        .any(|name| name.namespace == ingress.namespace);
+    let target = refer::target(read, ingress, Named::Host(host), &mut making.policy.others);
+    if is_served && !target.as_ref().is_ok_and(Target::is_own) {
+        return Ok(Place::Rules(Some(host.clone())));
+    }
+    let target = target?;
+    if let Some(service) = target.object() {
+        let name = &service.name;
+        if is_secure {
+            return Err(format!(
+                "the URL asks the Service {name} over https, which is not supported (http is)"
+            ));
+        }
+        refer::port(read, name, Some(&BackendPort::Number(port)))?;
+        return Ok(Place::Mesh(target.host().clone()));
+    }
+    if target.is_there() {
+        return Ok(match is_secure {
+            true => Place::Outside(outside(read, ingress, host, port)?),
+            false => Place::Mesh(target.host().clone()),
+        });
+    }
+    if !serving.is_empty() {
+        return Ok(Place::Rules(Some(host.clone())));
+    }
+    match is_secure {
+        true => outside(read, ingress, host, port).map(Place::Outside),
+        false => Err(format!("no Service or ServiceEntry has the host {host:?}")),
+    }
+}
+
+/// A host outside of the mesh that certificates may be for, or why it is none. It does not lead to the machine of the gateway, unless
+/// the namespace of the Ingress may have such endpoints.
+pub(super) fn outside(
+    read: &Reader<'_, '_, Routes>,
+    ingress: &ObjectName,
+    host: &Arc<str>,
+    port: u16,
+) -> Result<Arc<str>, String> {
+    let is_address = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
+    if is_address || !host.contains('.') {
+        return Err(format!(
+            "the URL names {host:?} with https, which is not a host name of the DNS"
+        ));
+    }
+    let is_local = is_special_host(host) || is_answered(port);
+    let local = &read.settings().features.local_endpoints;
+    match is_local && !local.allows(&ingress.namespace) {
+        true => Err(format!(
+            "{host}:{port} may be on the machine of the gateway; PILOTHOUSE_LOCAL_ENDPOINTS can allow that for the namespace"
+        )),
+        false => Ok(host.clone()),
+    }
+}
+
+/// The headers that requests to the service have beside their own; where they cannot be read, the routes are closed.
+fn headers(
+    making: &mut Making<'_, '_, '_>,
+    stated: &annotations::ExternalAuth,
+) -> Option<BTreeMap<Arc<str>, Arc<str>>> {
+    const NAME: &str = "auth-proxy-set-headers";
     let mut headers: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
     if let Some(map) = &stated.headers {
-        const NAME: &str = "auth-proxy-set-headers";
         headers = match making.config_map(NAME, map) {
             Ok(headers) => {
                 let literal = |(name, value): (_, Arc<str>)| (name, format::literal(&value).into());
                 headers.into_iter().map(literal).collect()
             }
             Err(why) => {
-                let why = format!("{why}, so no request is served");
+                let why = format!("{why}, so requests get 503");
                 making.close(NAME, "auth-proxy-set-headers cannot be read", why);
                 return None;
             }
@@ -186,21 +299,5 @@ pub(super) fn external(
         let redirect = format::literal(redirect).into();
         headers.insert("x-auth-request-redirect".into(), redirect);
     }
-    let authority = match stated.port == 80 {
-        true => stated.host.clone(),
-        false => format!("{}:{}", stated.host, stated.port).into(),
-    };
-    Some(ExternalAuth {
-        host,
-        port: stated.port,
-        authority,
-        path: stated.path.clone(),
-        method: stated.method.clone(),
-        tls: stated.tls,
-        to_backend: stated.response_headers.clone(),
-        signin: stated.signin.as_ref().map(|signin| signin.url.clone()),
-        always_set_cookie: stated.always_set_cookie,
-        headers,
-        timeout: TIMEOUT,
-    })
+    Some(headers)
 }

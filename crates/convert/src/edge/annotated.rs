@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use annotations::{Annotations, Defaults, Dialect, Note};
+use model::edge::Front;
 use model::kinds::kube::{ConfigMap, Ingress};
+use model::object::Object;
 use model::{Diagnostic, ObjectKey, ObjectName, Severity};
 
 use super::class::ServedBy;
@@ -33,17 +35,15 @@ impl Derive for AnnotatedBy {
         let served = read.derived(ServedBy(self.0.clone())).as_ref().clone()?;
         let ingress = read.get::<Ingress>(&self.0)?;
         let mut others: Vec<ObjectKey> = served.class.into_iter().collect();
-        let options = read.settings().features.edge_nginx_config_map.object();
-        let options = options.and_then(|name| read.get::<ConfigMap>(&name));
         let mut defaults = Defaults::default();
-        if let Some(options) = options {
+        if let Some(options) = options(read) {
             others.push(options.key());
             let data = options.spec.data.iter();
             defaults.nginx = Arc::new(data.map(|(name, value)| (&**name, &**value)).collect());
         }
         let mut annotations =
             annotations::read(&ingress.meta.annotations, served.dialect, &defaults);
-        // It was rejected, and was never valid: what is wrong with it is told already.
+        // It was rejected, and was never valid: what is wrong with it is reported already.
         if ingress.meta.closed.is_some() {
             annotations.closed = Some("the Ingress is not valid".into());
             annotations.notes.clear();
@@ -54,6 +54,19 @@ impl Derive for AnnotatedBy {
             others,
         }))
     }
+}
+
+/// The ConfigMap with the options of ingress-nginx.
+fn options(read: &Reader<'_, '_, Routes>) -> Option<Arc<Object<ConfigMap>>> {
+    let name = read.settings().features.edge_nginx_config_map.object();
+    read.get::<ConfigMap>(&name?)
+}
+
+/// What it says of what stands before gateways.
+pub(super) fn front(read: &Reader<'_, '_, Routes>) -> Front {
+    let options = options(read);
+    let data = options.as_ref().map(|options| &options.spec.data);
+    Front::of(|name| data?.get(name).map(|value| &**value))
 }
 
 impl Annotated {

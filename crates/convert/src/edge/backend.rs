@@ -4,8 +4,11 @@ use annotations::Destination as Stated;
 use model::{Kind, ObjectKey, ObjectName};
 use proto_istio::networking::HttpRouteDestination;
 
+use super::balance;
+use super::elsewhere::entry_host;
 use super::refer::{self, Fault};
 use super::rules::Backend;
+use crate::outcome::code;
 use crate::reader::Reader;
 use crate::refer::{Named, Target};
 use crate::strata::Routes;
@@ -29,12 +32,7 @@ pub(super) fn destinations(
                 name: name.clone(),
             };
             let target = refer::target(read, ingress, Named::Object(service), others)?;
-            if let Some(host) = target.nowhere() {
-                let sentence = format!(
-                    "the Service {name} stands for {host}, of which nothing says where it is (a ServiceEntry with that host, the port {number} and `resolution: DNS` does)"
-                );
-                return Err(sentence.into());
-            }
+            let target = way(read, &name, target, number)?;
             Ok(vec![to(&target, number, None, 100)])
         }
         Backend::Destinations => {
@@ -48,6 +46,38 @@ pub(super) fn destinations(
             });
             all.collect()
         }
+    }
+}
+
+/// By which host requests go to a Service. One that is an alias is looked up where nobody knows the host that it names, or where
+/// Ingresses ask for TLS: rules for the Service have no effect on the host that it names, and rules for that host may say otherwise.
+fn way(
+    read: &Reader<'_, '_, Routes>,
+    service: &ObjectName,
+    target: Target,
+    port: u16,
+) -> Result<Target, Fault> {
+    if !target.is_alias() {
+        return Ok(target);
+    }
+    let nowhere = target.leads_nowhere(port);
+    let is_secured = balance::is_secured(read, service);
+    if (nowhere.is_some() || is_secured)
+        && let Some(host) = entry_host(read, service)
+    {
+        return Ok(target.by_host(host));
+    }
+    if let Some(sentence) = nowhere {
+        return Err(sentence.into());
+    }
+    match is_secured {
+        false => Ok(target),
+        true => Err(Fault {
+            code: code::CLOSED,
+            sentence: format!(
+                "the Service {service} is an alias of another one, to which its TLS does not apply (name that one instead)"
+            ),
+        }),
     }
 }
 

@@ -26,10 +26,11 @@ use store::index::ObjectIndex;
 
 use super::annotated::{Annotated, AnnotatedBy};
 use super::class::is_on;
+use super::elsewhere::entry_host;
 use super::tls::credential;
 use super::{derived, key, name, refer};
 use crate::outcome::{Made, Outcome, code, finding, object};
-use crate::owner::age;
+use crate::owner::{age, why_ingress_first};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
@@ -177,6 +178,12 @@ impl Spoken {
     }
 }
 
+/// Whether a Service is spoken to over TLS, as Ingresses say.
+pub(super) fn is_secured(read: &Reader<'_, '_, Routes>, service: &ObjectName) -> bool {
+    let service = service.in_cluster(None);
+    read.derived(SpokenTo(service)).is_tls()
+}
+
 fn is_tls(protocol: Option<Protocol>) -> bool {
     matches!(protocol, Some(Protocol::Https | Protocol::Grpcs))
 }
@@ -188,13 +195,20 @@ impl Derive for UnprotectedBy {
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
         let spoken = read.derived(SpokenTo(self.service.clone()));
         let (annotation, by) = spoken.losers.get(&self.ingress)?;
-        Some(sentence(annotation, &self.service, by).into())
+        Some(sentence(read, (&self.ingress, *annotation), &self.service, by).into())
     }
 }
 
-fn sentence(annotation: &str, service: &ObjectName, by: &ObjectName) -> String {
+/// That the annotation of an Ingress does not count for a Service, as another one's does.
+fn sentence(
+    read: &Reader<'_, '_, Routes>,
+    (ingress, annotation): (&ObjectName, &str),
+    service: &ObjectName,
+    by: &ObjectName,
+) -> String {
+    let why = why_ingress_first(read, by, ingress);
     format!(
-        "{annotation} does not count for the Service {service}: the older {} says otherwise",
+        "{annotation} does not count for the Service {service}: {} {why} and says otherwise",
         key(by)
     )
 }
@@ -220,20 +234,23 @@ impl Derive for RuleOfService {
         };
         let policy = making.policy();
         let rule = DestinationRule {
-            host: refer::host_of(read, service),
+            host: match entry_host(read, service) {
+                Some(host) => host.to_string(),
+                None => refer::host_of(read, service),
+            },
             traffic_policy: Some(policy),
             ..DestinationRule::default()
         };
         let system = &read.settings().features.edge_namespace;
-        let name = ObjectName::new(system.clone(), name::destination_rule(service));
+        let name = ObjectName::new(system.clone(), name::of_service(service));
         let (mut others, mut findings) = (making.others, making.findings);
         for (ingress, annotated) in &spoken.by {
             if spoken.from.contains(ingress) {
                 others.extend(annotated.others.iter().cloned());
             }
             if let Some((annotation, by)) = spoken.losers.get(ingress) {
-                let why = sentence(annotation, service, by);
-                let message = format!("{why}, so no request is served there");
+                let why = sentence(read, (ingress, *annotation), service, by);
+                let message = format!("{why}, so requests get 503 there");
                 let at = annotated.path(annotation);
                 let severity = Severity::Error;
                 findings.push(finding(&key(ingress), code::CLOSED, severity, at, message));

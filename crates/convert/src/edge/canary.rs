@@ -129,7 +129,7 @@ impl Canary<'_, '_, '_> {
         let mut draft = base.clone();
         draft.ingress = self.drafting.ingress.clone();
         draft.others.push(super::key(&base.ingress));
-        draft.at.clone_from(&self.path.at);
+        draft.at = self.path.at.to_string();
         draft.route.route = destinations;
         if !self.is_nginx() {
             draft.route.headers = self.headers(base);

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use annotations::{HeaderValue, Takes};
-use model::budget::{Charged, over as over_budget};
+use model::budget::{CLUSTER_BYTES, Charged, over as over_budget};
 use model::edge::{EdgeRoute, Rpc};
 use model::kinds::kube::Ingress;
 use model::{Namespace, ObjectName};
 use prost::Message;
 
 use super::annotated::AnnotatedBy;
-use super::limits;
 use super::policy::{Policy, PolicyOf};
 use super::rules::RulesOf;
 use super::tls::IngressesOf;
+use super::{elsewhere, limits};
 use crate::budget::{Charge, outside};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -113,13 +113,39 @@ impl Derive for IngressCharge {
             };
             each.saturating_mul(rules.paths.len())
         });
+        let clusters = clusters(read, &self.0).saturating_mul(CLUSTER_BYTES);
         Charge {
             created: rules.created(),
-            bytes: model::budget::charge(made.fold(0, usize::saturating_add), || {
+            bytes: model::budget::charge(made.fold(clusters, usize::saturating_add), || {
                 read.is_crowded::<Ingress>(&self.0.namespace)
             }),
         }
     }
+}
+
+/// How many clusters gateways have because of an Ingress: those of external names that its paths lead to, for each port, and that of
+/// a service outside which is asked about its requests.
+fn clusters(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> usize {
+    let policy = read.derived(PolicyOf(ingress.clone()));
+    let asks_outside = policy.as_ref().as_ref().is_some_and(|policy| {
+        let asked = policy.asked.as_ref();
+        let behind_host = asked.is_some_and(|asked| asked.is_secure && asked.host.is_some());
+        behind_host
+            || policy
+                .edge
+                .external
+                .as_ref()
+                .is_some_and(|external| external.tls)
+    });
+    let Some(object) = read.get::<Ingress>(ingress) else {
+        return usize::from(asks_outside);
+    };
+    let services = object.spec.services().into_iter();
+    let of_names = services.map(|service| {
+        let service = ObjectName::new(ingress.namespace.clone(), service.clone());
+        elsewhere::clusters(read, &service.in_cluster(ingress.cluster.as_ref()))
+    });
+    of_names.fold(usize::from(asks_outside), usize::saturating_add)
 }
 
 impl Derive for RouteWeight {

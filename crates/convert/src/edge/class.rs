@@ -3,6 +3,7 @@
 //! Higress: pkg/ingress/kube/ingressv1/controller.go shouldProcessIngress, 2.1, and ingress-nginx, whose controllers of
 //! IngressClasses count as well.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use annotations::Dialect;
@@ -13,7 +14,7 @@ use model::{Object, ObjectKey, ObjectName};
 use store::index::{DEFAULT_CLASS, ObjectIndex};
 
 use crate::reader::{Derive, Reader};
-use crate::strata::Routes;
+use crate::strata::{Before, Routes, Written};
 
 /// What named the class before there were IngressClasses. It beats them still.
 const ANNOTATION: &str = "kubernetes.io/ingress.class";
@@ -49,7 +50,10 @@ pub(super) fn is_on(read: &Reader<'_, '_, Routes>) -> bool {
 /// The classes of which an Ingress is served that is in this cluster.
 ///
 /// Higress: pkg/ingress/config/ingress_config.go, 2.1, where each cluster has a controller with options of its own.
-fn classes(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> Option<Words> {
+fn classes<S>(read: &Reader<'_, '_, S>, ingress: &ObjectName) -> Option<Words>
+where
+    S: Debug + Send + Sync + 'static,
+{
     let classes = match &ingress.cluster {
         None => read.settings().features.edge_classes.clone(),
         Some(cluster) => {
@@ -88,41 +92,54 @@ impl Derive for ServedBy {
     type Value = Option<Served>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Option<Served> {
-        let features = &read.settings().features;
-        let classes = classes(read, &self.0)?;
-        let cluster = self.0.cluster.as_ref();
-        let ingress = read.get::<Ingress>(&self.0)?;
-        if let Some(named) = ingress.meta.annotations.get(ANNOTATION) {
-            let dialect = dialect(features, &classes, Some(named), None)?;
-            return Some(Served {
-                dialect,
-                class: None,
-            });
-        }
-        let class = match ingress.spec.ingress_class_name.as_deref() {
-            Some(named) => {
-                let name = ObjectName::new("", named).in_cluster(cluster);
-                read.get::<IngressClass>(&name)
-            }
-            None => default_class(read, cluster),
-        };
-        let named = match (&ingress.spec.ingress_class_name, &class) {
-            (Some(named), _) => Some(named.clone()),
-            (None, Some(class)) => Some(class.meta.name.name.to_string().into()),
-            (None, None) => None,
-        };
-        let spec = class.as_ref().map(|class| &class.spec);
-        let dialect = dialect(features, &classes, named.as_deref(), spec)?;
-        let class = class.map(|class| class.key());
-        Some(Served { dialect, class })
+        served(read, &self.0)
     }
 }
 
+/// Whether an Ingress is served with its annotations, for translators of any stratum.
+pub(super) fn served<S>(read: &Reader<'_, '_, S>, ingress: &ObjectName) -> Option<Served>
+where
+    S: Debug + Send + Sync + 'static,
+    Written: Before<S>,
+{
+    let features = &read.settings().features;
+    let classes = classes(read, ingress)?;
+    let cluster = ingress.cluster.as_ref();
+    let ingress = read.get::<Ingress>(ingress)?;
+    if let Some(named) = ingress.meta.annotations.get(ANNOTATION) {
+        let dialect = dialect(features, &classes, Some(named), None)?;
+        return Some(Served {
+            dialect,
+            class: None,
+        });
+    }
+    let class = match ingress.spec.ingress_class_name.as_deref() {
+        Some(named) => {
+            let name = ObjectName::new("", named).in_cluster(cluster);
+            read.get::<IngressClass>(&name)
+        }
+        None => default_class(read, cluster),
+    };
+    let named = match (&ingress.spec.ingress_class_name, &class) {
+        (Some(named), _) => Some(named.clone()),
+        (None, Some(class)) => Some(class.meta.name.name.to_string().into()),
+        (None, None) => None,
+    };
+    let spec = class.as_ref().map(|class| &class.spec);
+    let dialect = dialect(features, &classes, named.as_deref(), spec)?;
+    let class = class.map(|class| class.key());
+    Some(Served { dialect, class })
+}
+
 /// The IngressClass of Ingresses of a cluster that name none.
-fn default_class(
-    read: &Reader<'_, '_, Routes>,
+fn default_class<S>(
+    read: &Reader<'_, '_, S>,
     cluster: Option<&ClusterId>,
-) -> Option<Arc<Object<IngressClass>>> {
+) -> Option<Arc<Object<IngressClass>>>
+where
+    S: Debug + Send + Sync + 'static,
+    Written: Before<S>,
+{
     let classes = read.list_by::<IngressClass>(ObjectIndex::Label, DEFAULT_CLASS);
     let mut classes = classes.into_iter();
     classes.find(|class| class.meta.name.cluster.as_ref() == cluster)

@@ -7,16 +7,42 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::Namespace;
+use model::kinds::kube::{Ingress, IngressRule};
+use store::index::{CLOSED, ObjectIndex};
 
 use super::charge::Left;
+use super::class::ServedBy;
 use super::draft::{Draft, Drafting};
 use super::host::{Merging, warn};
 use super::limits;
 use super::rules::{Backend, Path, PathKind};
 use crate::outcome::code;
+use crate::reader::{Derive, Reader};
+use crate::strata::Routes;
 
 /// Why a path is closed; stands in a header.
 const NOT_SERVED: &str = "the Ingress that protects the path is not served";
+
+/// Why a path is closed of whose namespace some host is not known.
+const UNREAD: &str = "an Ingress of the namespace protects a host that cannot be read";
+
+/// Whether an Ingress of a namespace that was rejected protects a host that nobody knows: it may be any.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct ProtectsAny(Namespace);
+
+impl Derive for ProtectsAny {
+    type Stratum = Routes;
+    type Value = bool;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> bool {
+        let rejected = read.list_by::<Ingress>(ObjectIndex::Closed, CLOSED);
+        rejected.iter().any(|ingress| {
+            *ingress.namespace() == self.0
+                && ingress.spec.rules.iter().any(IngressRule::is_unread)
+                && read.derived(ServedBy(ingress.meta.name.clone())).is_some()
+        })
+    }
+}
 
 /// What is closed on a host.
 #[derive(Default)]
@@ -46,7 +72,7 @@ impl Merging<'_, '_, '_> {
             "requests for what it protects get 503".to_owned()
         } else {
             let root = Path {
-                at: drafting.rules.at.clone(),
+                at: drafting.rules.at.clone().into(),
                 path: "/".into(),
                 kind: PathKind::Prefix,
                 ignore_case: false,
@@ -86,6 +112,16 @@ impl Merging<'_, '_, '_> {
             }
             self.by_asks.insert(asks, self.drafts.len());
             self.drafts.push(draft);
+        }
+    }
+
+    /// Closes the rules of namespaces that may protect the host though no Ingress is known that does. What others have stays theirs.
+    pub(super) fn close_unread(&mut self) {
+        for draft in &mut self.drafts {
+            let namespace = draft.ingress.namespace.clone();
+            if draft.closed.is_none() && *self.read.derived(ProtectsAny(namespace)) {
+                draft.closed = Some(Arc::from(UNREAD));
+            }
         }
     }
 

@@ -19,7 +19,7 @@ use super::policy::{Policy, PolicyOf};
 use super::refer::Fault;
 use super::rules::{Backend, HostRules, Path, PathKind};
 use super::tls::Tls;
-use super::{backend, limits};
+use super::{annotated, backend, limits};
 use crate::outcome::code;
 use crate::reader::Reader;
 use crate::strata::Routes;
@@ -266,7 +266,7 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
         let annotations = &self.rules.annotated.annotations;
         let target = annotations.redirect.app_root.as_ref()?;
         let mut draft = self.bare(&Path {
-            at: self.rules.annotated.path("app-root"),
+            at: self.rules.annotated.path("app-root").into(),
             path: "/".into(),
             kind: PathKind::Exact,
             ignore_case: false,
@@ -288,7 +288,7 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
     pub(super) fn moved(&self, to: &str) -> Draft {
         let code = self.redirect_code();
         let mut draft = self.bare(&Path {
-            at: self.rules.annotated.path("from-to-www-redirect"),
+            at: self.rules.annotated.path("from-to-www-redirect").into(),
             path: "/".into(),
             kind: PathKind::Prefix,
             ignore_case: false,
@@ -322,7 +322,8 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
     fn trusts_forwarded(&self) -> bool {
         let config = self.read.settings().mesh.default_config.as_ref();
         let topology = config.and_then(|config| config.gateway_topology.as_ref());
-        topology.is_some_and(|topology| topology.num_trusted_proxies > 0)
+        let is_stated = topology.is_some_and(|topology| topology.num_trusted_proxies > 0);
+        is_stated || annotated::front(self.read).trusted_proxies > 0
     }
 
     /// Why no request of the Ingress may be served for the host.
@@ -344,7 +345,7 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
         Draft {
             ingress: self.ingress.clone(),
             dialect: self.rules.annotated.dialect,
-            at: path.at.clone(),
+            at: path.at.to_string(),
             asks: Asks::new(path, self.rules),
             is_default: false,
             is_of_all: false,

@@ -12,6 +12,7 @@ use proto_istio::networking::{
     HttpRoute, RouteDestination, TlsMatchAttributes, TlsRoute, VirtualService,
 };
 
+use super::auth::SettledOf;
 use super::canary::{Applied, Canary, Weights};
 use super::charge::Left;
 use super::class::is_on;
@@ -21,7 +22,7 @@ use super::rules::{HostRules, Path, PathKind, wildcards};
 use super::tls::{IngressesOf, Tls, TlsOf};
 use super::{charge, derived, expand, key, limits, name, slashes, sound};
 use crate::outcome::{Made, Outcome, code, finding, object};
-use crate::owner::Members;
+use crate::owner::{Members, why_ingress_first};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
@@ -29,23 +30,23 @@ use crate::strata::Routes;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RoutesOfEdgeHost(pub Arc<str>);
 
-/// The rules of a host, in order, without those of wildcards.
+/// The rules of a host, in order, without those of wildcards. Which services decide about requests is said by [`SettledOf`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct DraftsOf(Arc<str>);
+pub(super) struct DraftsOf(pub(super) Arc<str>);
 
 /// The rules of a host.
-#[derive(PartialEq, Debug, Default)]
-struct Drafts {
-    drafts: Vec<Draft>,
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Drafts {
+    pub(super) drafts: Vec<Draft>,
     /// The Ingresses that they are of, the oldest first.
     included: Vec<ObjectName>,
     /// The namespace that decides about the host as a whole.
-    home: Option<Namespace>,
+    pub(super) home: Option<Namespace>,
     /// The ReferenceGrants by which Ingresses of others are among them.
     grants: Vec<ObjectKey>,
     /// Whether requests that no rule matches are for those of a wildcard.
     falls_back: bool,
-    findings: Vec<Diagnostic>,
+    pub(super) findings: Vec<Diagnostic>,
 }
 
 impl Derive for DraftsOf {
@@ -93,7 +94,7 @@ fn regex_dialect(ingresses: &[(ObjectName, Arc<HostRules>)]) -> BTreeSet<Namespa
 
 /// Rules of several Ingresses becoming one.
 pub(super) struct Merging<'r, 'a, 'b> {
-    read: &'r Reader<'a, 'b, Routes>,
+    pub(super) read: &'r Reader<'a, 'b, Routes>,
     pub(super) host: &'r str,
     tls: &'r Tls,
     /// What routes may weigh still.
@@ -161,6 +162,7 @@ impl Merging<'_, '_, '_> {
         }
         self.defaults(members.deciding());
         self.close_namespaces();
+        self.close_unread();
         self.drafts.sort_by_cached_key(Draft::order);
     }
 
@@ -182,24 +184,26 @@ impl Merging<'_, '_, '_> {
             if let Some(at) = first.filter(|at| self.lets_more_through(*at, drafting)) {
                 self.drafts[at].closed = Some(Arc::from("another Ingress protects the path"));
                 let message = format!(
-                    "protects requests that {} has, which is older and lets them through, so they get 503",
-                    key(&self.drafts[at].ingress)
+                    "protects requests that {} has, which {} and lets them through, so they get 503",
+                    key(&self.drafts[at].ingress),
+                    self.why_first(&self.drafts[at].ingress, drafting)
                 );
-                findings.push(warn(ingress, code::CLOSED, path.at.clone(), message));
+                findings.push(warn(ingress, code::CLOSED, path.at.to_string(), message));
                 continue;
             }
             let winner = first.map(|at| &self.drafts[at].ingress);
             if let Some(winner) = winner.or(own.contains(&asks).then_some(ingress)) {
                 let message = format!(
-                    "is not used for the host {:?}: {} says the same, and is older or comes first",
+                    "is not used for the host {:?}: {} says the same, and {}",
                     self.host,
-                    key(winner)
+                    key(winner),
+                    self.why_first(winner, drafting)
                 );
-                findings.push(warn(ingress, code::NOT_USED, path.at.clone(), message));
+                findings.push(warn(ingress, code::NOT_USED, path.at.to_string(), message));
                 continue;
             }
             if let Some(fault) = sound::check(&mut draft) {
-                findings.push(warn(ingress, code::CLOSED, path.at.clone(), fault));
+                findings.push(warn(ingress, code::CLOSED, path.at.to_string(), fault));
             }
             if draft.excludes_queries {
                 let at = drafting.rules.annotated.path("rewrite-target");
@@ -242,6 +246,18 @@ impl Merging<'_, '_, '_> {
         draft.ingress.namespace == younger.ingress.namespace
             && draft.closed.is_none()
             && younger.policy.protects_more(&draft.policy)
+    }
+
+    /// What puts an Ingress before the one that is taken in, as findings word it.
+    pub(super) fn why_first(
+        &self,
+        first: &ObjectName,
+        later: &Drafting<'_, '_, '_>,
+    ) -> &'static str {
+        if first == later.ingress {
+            return "says it first";
+        }
+        why_ingress_first(self.read, first, later.ingress)
     }
 
     /// A path as nginx reads it beside regular expressions.
@@ -296,7 +312,7 @@ impl Merging<'_, '_, '_> {
                 }
                 Applied::NotUsable(why) => format!("{why}, so the canary takes no requests"),
                 Applied::OverLimit => {
-                    let found = over_limit(path.at.clone());
+                    let found = over_limit(path.at.to_string());
                     self.findings.push(found);
                     self.canaries = 0;
                     return;
@@ -306,12 +322,12 @@ impl Merging<'_, '_, '_> {
                         "is a canary of a rule of another namespace, {}, so it takes no requests",
                         key(&base)
                     );
-                    let found = warn(ingress, code::NOT_OWNED, path.at.clone(), message);
+                    let found = warn(ingress, code::NOT_OWNED, path.at.to_string(), message);
                     self.findings.push(found);
                     continue;
                 }
             };
-            let found = warn(ingress, code::NOT_USED, path.at.clone(), message);
+            let found = warn(ingress, code::NOT_USED, path.at.to_string(), message);
             self.findings.push(found);
         }
     }
@@ -332,7 +348,7 @@ impl Merging<'_, '_, '_> {
                 continue;
             };
             let path = Path {
-                at: at.clone(),
+                at: at.clone().into(),
                 path: "/".into(),
                 kind: PathKind::Prefix,
                 ignore_case: false,
@@ -428,7 +444,7 @@ impl Derive for RoutesOfEdgeHost {
         if !is_on(read) {
             return Outcome::default();
         }
-        let own = read.derived(DraftsOf(self.0.clone()));
+        let own = read.derived(SettledOf(self.0.clone()));
         let findings = own.findings.clone().into();
         let Some(first) = own.included.first() else {
             return Outcome {
@@ -498,7 +514,7 @@ fn following(
     let features = &read.settings().features;
     let mut all = Vec::new();
     for wildcard in wildcards(host) {
-        let drafts = read.derived(DraftsOf(wildcard.clone()));
+        let drafts = read.derived(SettledOf(wildcard.clone()));
         let is_let_in = drafts.home.as_ref() == home
             || drafts.home.as_ref() == Some(&features.edge_namespace)
             || features.edge_shared_hosts;

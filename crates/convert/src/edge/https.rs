@@ -7,13 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::kinds::kube::{ANY_HOST, ConfigMap};
+use model::kinds::kube::{ANY_HOST, ConfigMap, is_host};
 use model::{Diagnostic, Kind, Namespace, ObjectKey, ObjectName, Severity};
 use serde_json::Value;
 
 use super::class::is_on;
 use super::rules::wildcards;
-use crate::hostname::is_host;
 use crate::outcome::{Outcome, code, finding};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;

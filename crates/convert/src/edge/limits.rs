@@ -33,6 +33,15 @@ pub const USERS: usize = 10_000;
 /// How many bytes the users of a Secret may have, as they are sent to proxies with each route.
 pub const USER_BYTES: usize = 64 << 10;
 
+/// How many different URLs may ask behind one host who may send requests.
+pub const QUESTIONS: usize = 16;
+
+/// How many expressions of rules are tried for each of these URLs, and how large one may become when it is compiled.
+pub const TRIED_EXPRESSIONS: usize = 64;
+
+/// The bytes of one of these.
+pub const TRIED_BYTES: usize = 64 << 10;
+
 /// How many headers of a ConfigMap are used.
 pub const HEADERS: usize = 100;
 

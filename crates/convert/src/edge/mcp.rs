@@ -63,7 +63,7 @@ fn moved(making: &mut Making<'_, '_, '_>, stated: &McpServer) -> Option<Moved> {
     if !is_path(from) || stated.upstream == McpUpstream::Sse && !(begins && is_path(&stated.value))
     {
         let why = "needs a mcp-server-match-rule-value and a mcp-server-path-rewrite-prefix that are paths, and the type \
-                   exact or prefix, so no request is served";
+                   exact or prefix, so requests get 503";
         making.close(NAME, "mcp-server-enable-path-rewrite cannot be done", why);
         return None;
     }

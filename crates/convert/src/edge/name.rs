@@ -42,8 +42,8 @@ pub(super) fn of_cluster(cluster: Option<&ClusterId>) -> String {
     name.map_or_else(String::new, |name| format!("-{name}"))
 }
 
-/// The DestinationRule of a Service.
-pub(super) fn destination_rule(service: &ObjectName) -> String {
+/// The DestinationRule and the ServiceEntry of a Service.
+pub(super) fn of_service(service: &ObjectName) -> String {
     let path = format!("{}/{}", service.namespace, service.name);
     format!("{INFIX}-{}", md5(&path))
 }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn services_are_named_by_their_hash() {
-        let name = destination_rule(&ObjectName::new("default", "svc"));
+        let name = of_service(&ObjectName::new("default", "svc"));
         assert!(
             name.ends_with("-ad565a1bee90424e387eccdbd4eb6b23"),
             "{name}"

@@ -15,6 +15,7 @@ use proto_istio::networking::{
 };
 
 use super::annotated::{Annotated, AnnotatedBy};
+use super::auth::Asked;
 use super::refer::{self, Fault};
 use super::{access, calls, format, key, limits, mcp};
 use crate::outcome::{code, finding};
@@ -27,11 +28,13 @@ use crate::strata::Routes;
 pub(super) struct PolicyOf(pub(super) ObjectName);
 
 /// What all routes of an Ingress have.
-#[derive(PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Policy {
     /// Without a match and without a destination.
     pub(super) route: HttpRoute,
     pub(super) edge: EdgeRoute,
+    /// The service that decides about requests, as long as the rules of a host have to say where it is.
+    pub(super) asked: Option<Asked>,
     /// Why no request may be served.
     pub(super) closed: Option<Arc<str>>,
     /// The other objects that it was made from.
@@ -47,9 +50,14 @@ impl Policy {
             (self.closed.is_some(), false),
             (ours.addresses.is_some(), others.addresses.is_some()),
             (ours.users.is_some(), others.users.is_some()),
-            (ours.external.is_some(), others.external.is_some()),
+            (self.asks(), other.asks()),
         ];
         other.closed.is_none() && ways.into_iter().any(|(our, other)| our && !other)
+    }
+
+    /// Whether a service decides about requests.
+    fn asks(&self) -> bool {
+        self.edge.external.is_some() || self.asked.is_some()
     }
 
     /// What keeps requests back, to be compared.
@@ -60,6 +68,7 @@ impl Policy {
             &edge.addresses,
             &edge.users,
             &edge.external,
+            &self.asked,
             edge.any_is_enough,
         )
     }
@@ -131,7 +140,7 @@ impl Making<'_, '_, '_> {
             self.policy.edge.users = access::users(self, basic);
         }
         if let Some(external) = &all.access.external {
-            self.policy.edge.external = access::external(self, external);
+            access::external(self, external);
         }
         let limits = all.limits.rates.iter().map(|rate| RateLimit {
             burst: rate.burst,
@@ -152,6 +161,7 @@ impl Making<'_, '_, '_> {
         self.policy.edge.idle_timeout = mcp::idle_timeout(server, all.timeouts.idle);
         self.policy.edge.rpc = all.rpc.as_ref().map(|name| calls::calls(self, name));
         self.policy.edge.tells_clients = self.annotated.dialect == Dialect::Nginx;
+        self.policy.edge.drops_underscores = all.headers.drops_underscores;
         self.policy.edge.hsts.clone_from(&all.headers.hsts);
     }
 
@@ -230,7 +240,7 @@ impl Making<'_, '_, '_> {
         let Some(secret) = &all.backend.tls.secret else {
             if all.backend.tls.verify == Some(true) {
                 let why =
-                    "has no proxy-ssl-secret with an authority beside it, so no request is served";
+                    "has no proxy-ssl-secret with an authority beside it, so requests get 503";
                 self.close("proxy-ssl-verify", "proxy-ssl-verify has no authority", why);
             }
             return;
@@ -246,7 +256,7 @@ impl Making<'_, '_, '_> {
                     None => Err(format!("there is no Secret {name}")),
                 });
         if let Err(why) = found {
-            let why = format!("{why}, so no request is served");
+            let why = format!("{why}, so requests get 503");
             self.close(NAME, "proxy-ssl-secret cannot be used", why);
         }
     }
@@ -354,7 +364,7 @@ impl Making<'_, '_, '_> {
         self.tell(code::ANNOTATION, Severity::Warning, annotation, why);
     }
 
-    /// An annotation that protects something cannot be honoured, so no request is served. `reason` stands in a header.
+    /// An annotation that protects something cannot be honoured, so requests get 503. `reason` stands in a header.
     pub(super) fn close(&mut self, annotation: &str, reason: &str, why: impl Into<Arc<str>>) {
         self.tell(code::CLOSED, Severity::Error, annotation, why);
         self.policy.closed.get_or_insert_with(|| reason.into());

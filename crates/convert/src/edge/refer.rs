@@ -95,7 +95,18 @@ pub(crate) fn port(
         Some(BackendPort::Name(name)) => format!("a port named {name:?}"),
         Some(BackendPort::Number(number)) => format!("the port {number}"),
     };
-    let absent = || format!("the Service {service} has not {named}");
+    let absent = || {
+        let has: Vec<String> = ports
+            .ports
+            .iter()
+            .map(|(_, number)| number.to_string())
+            .collect();
+        let has = match has.is_empty() {
+            true => "none".to_owned(),
+            false => has.join(", "),
+        };
+        format!("the Service {service} has not {named} (it has {has})")
+    };
     found.map(|(_, number)| *number).ok_or_else(absent)
 }
 

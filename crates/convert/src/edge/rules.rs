@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use annotations::Paths;
-use model::kinds::kube::{ANY_HOST, Ingress, IngressBackend, IngressPath, PathType, www};
+use model::kinds::kube::{ANY_HOST, Ingress, IngressBackend, IngressPath, PathType, is_host, www};
 use model::{Age, Diagnostic, Namespace, Object, ObjectName, Severity};
 
 use super::annotated::{Annotated, AnnotatedBy};
+use super::at::At;
 use super::policy::PolicyOf;
 use super::{expression, key, limits};
-use crate::hostname::is_host;
 use crate::outcome::{code, finding};
 use crate::owner::{AboutHost, Claims};
 use crate::reader::{Derive, Reader};
@@ -60,7 +60,7 @@ pub(super) struct HostRules {
     pub(super) has_tls: bool,
     /// All requests go to that host instead.
     pub(super) moved_to: Option<Arc<str>>,
-    /// The Ingress protects something and is beyond a limit, so that nobody knows its paths.
+    /// The Ingress protects something, and nobody knows its paths: it is beyond a limit, or was rejected.
     pub(super) is_refused: bool,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct HostRules {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Path {
     /// Where in the Ingress it stands.
-    pub(super) at: String,
+    pub(super) at: At,
     /// It starts with `/`.
     pub(super) path: Arc<str>,
     pub(super) kind: PathKind,
@@ -117,6 +117,7 @@ impl Derive for RulesOf {
         let mut reading = Reading {
             ingress: &ingress,
             annotated: &annotated,
+            unread: BTreeSet::new(),
             findings: Vec::new(),
         };
         let is_refused = !reading.is_within_limits();
@@ -194,6 +195,8 @@ pub(crate) fn claims(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> Opt
 struct Reading<'a> {
     ingress: &'a Object<Ingress>,
     annotated: &'a Arc<Annotated>,
+    /// In what takes the place of an Ingress, the hosts of which some paths are not known.
+    unread: BTreeSet<Arc<str>>,
     findings: Vec<Diagnostic>,
 }
 
@@ -220,8 +223,12 @@ impl Reading<'_> {
     /// The paths of each host, with the place that names the host.
     fn paths_by_host(&mut self) -> BTreeMap<Arc<str>, (String, Vec<Path>)> {
         let spec = &self.ingress.spec;
+        let is_closed = self.ingress.meta.closed.is_some();
         let mut paths: BTreeMap<Arc<str>, (String, Vec<Path>)> = BTreeMap::new();
         for (index, rule) in spec.rules.iter().enumerate() {
+            if is_closed && rule.is_unread() {
+                continue;
+            }
             let at = format!("spec.rules[{index}]");
             let host = match &*rule.host {
                 "" => ANY_HOST.into(),
@@ -236,9 +243,16 @@ impl Reading<'_> {
             }
             let stated = rule.http.iter().flat_map(|http| &http.paths).enumerate();
             let read: Vec<Path> = stated
-                .filter_map(|(n, path)| self.path(path, format!("{at}.http.paths[{n}]")))
+                .filter_map(|(n, path)| self.path(path, At::path(index, n)))
                 .collect();
-            if rule.http.is_none() && spec.default_backend.is_none() {
+            if is_closed
+                && rule
+                    .http
+                    .as_ref()
+                    .is_none_or(|http| read.len() < http.paths.len())
+            {
+                self.unread.insert(host.clone());
+            } else if rule.http.is_none() && spec.default_backend.is_none() {
                 let message = "states no paths, so the rule is not served";
                 self.leave_out(format!("{at}.http"), message);
                 continue;
@@ -260,6 +274,7 @@ impl Reading<'_> {
         let is_closed = self.ingress.meta.closed.is_some();
         let default = default.filter(|(_, backend)| is_closed || *backend != Backend::None);
         let certificates = self.certificates();
+        let unread = &self.unread;
         let rules = |host: &Arc<str>, at, paths, default, moved_to| HostRules {
             at,
             created: self.ingress.meta.created,
@@ -273,7 +288,7 @@ impl Reading<'_> {
             is_alias: false,
             has_tls: !spec.tls.is_empty(),
             moved_to,
-            is_refused: false,
+            is_refused: unread.contains(host),
         };
         let mut all = BTreeMap::new();
         for (alias, of) in self.aliases(&paths) {
@@ -283,6 +298,7 @@ impl Reading<'_> {
             let alias_rules = HostRules {
                 of_server: certificates.get(&of).cloned(),
                 is_alias: true,
+                is_refused: unread.contains(&of),
                 ..like
             };
             all.insert(alias, Arc::new(alias_rules));
@@ -379,7 +395,7 @@ impl Reading<'_> {
         Some(format!("spec.tls[{at}]"))
     }
 
-    fn path(&mut self, stated: &IngressPath, at: String) -> Option<Path> {
+    fn path(&mut self, stated: &IngressPath, at: At) -> Option<Path> {
         let rewrite = &self.annotated.annotations.rewrite;
         let path = stated.path.trim();
         let is_exact = stated.path_type == Some(PathType::Exact);
@@ -409,8 +425,12 @@ impl Reading<'_> {
             return None;
         }
         let backend = self.backend(&stated.backend, &format!("{at}.backend"));
+        let path = match *path == *stated.path {
+            true => stated.path.clone(),
+            false => path.into(),
+        };
         Some(Path {
-            path: path.into(),
+            path,
             kind,
             ignore_case: self.annotated.annotations.matching.ignore_case,
             backend,
@@ -458,6 +478,10 @@ impl Reading<'_> {
     }
 
     fn leave_out(&mut self, path: String, message: &str) {
+        // What is wrong with an Ingress that was rejected is reported already.
+        if self.ingress.meta.closed.is_some() {
+            return;
+        }
         self.tell(code::NOT_SERVED, Severity::Warning, path, message);
     }
 

@@ -116,7 +116,7 @@ impl Derive for TlsOf {
         }
         for (ingress, rules) in bases().filter(|(_, r)| r.annotated.annotations.tls.passthrough) {
             let message = format!(
-                "is not used for the host {:?}: its oldest Ingress does not say so",
+                "is not used for the host {:?}: the Ingress that comes first does not say so",
                 self.0
             );
             let at = rules.annotated.path("ssl-passthrough");
@@ -193,7 +193,7 @@ fn certificate<'r>(
     })
 }
 
-/// What is told where an Ingress asks for TLS and nothing says which certificate is shown.
+/// What is reported where an Ingress asks for TLS and nothing says which certificate is shown.
 fn without_secret(host: &str, ingress: &ObjectName, rules: &HostRules) -> Option<Diagnostic> {
     let at = rules.without_secret.clone()?;
     let message = format!(

@@ -277,7 +277,9 @@ impl Attaching<'_, '_, '_> {
             }
             Kind::HttpRoute | Kind::GrpcRoute => {
                 let alike = all.iter().filter(|other| {
-                    other.port == listener.port && other.protocol == listener.protocol
+                    other.port == listener.port
+                        && other.protocol == listener.protocol
+                        && other.refused.is_none()
                 });
                 let mut taken: Vec<&str> = alike.map(|other| &*other.hostname).collect();
                 taken.retain(|host| *host != &*listener.hostname);

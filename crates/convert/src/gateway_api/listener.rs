@@ -89,13 +89,21 @@ pub(crate) struct BuiltListener {
     pub server: Option<Arc<Server>>,
     /// Whether proxies get it.
     pub is_valid: bool,
-    /// What is told of it.
+    /// What its status says of it.
     pub conditions: Conditions,
     /// Objects without which it would be another, besides its own and the Gateway.
     pub from: Vec<ObjectKey>,
 }
 
 impl Served {
+    /// Why none of the listeners is there, although services lead to the Gateway.
+    fn problem_of_all(&self) -> Option<&Problem> {
+        let is_reached = !self.services.is_empty();
+        self.problem
+            .as_ref()
+            .filter(|_| is_reached && self.listeners.is_empty())
+    }
+
     /// The listeners that become Istio Gateways, to which routes attach: not those of waypoints and for tunnels.
     fn routed(&self) -> impl Iterator<Item = (&BuiltListener, &Arc<Server>)> {
         let listeners = self.listeners.iter().filter(|built| match self.controller {
@@ -126,9 +134,12 @@ pub(crate) struct Listener {
     pub hosts: Vec<Arc<str>>,
     /// The kinds of routes that may attach.
     pub kinds: Vec<Kind>,
+    /// Why no route attaches, if none does.
+    pub refused: Option<Arc<str>>,
 }
 
-/// The listeners of a Gateway or ListenerSet that routes can attach to, in order; none of one that is not ours.
+/// The listeners of a Gateway or ListenerSet that routes can attach to, in order, then those that refuse every route; none
+/// of one that is not ours.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ListenersOf(pub ObjectKey);
 
@@ -138,16 +149,20 @@ impl Derive for ListenersOf {
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
         let built = read.derived(BuiltOf(self.0.clone()));
-        let Some(Built::Served(served)) = &*built else {
-            return Arc::from([]);
+        let served = match &*built {
+            Some(Built::Served(served)) => served,
+            Some(Built::NotAllowed(why)) => return build::refusing(read, &self.0, why),
+            Some(Built::Remote) | None => return Arc::from([]),
         };
-        // Routes attach to broken listeners of a Gateway, whose status counts them; a broken one of a ListenerSet is no
-        // part of the Gateway.
-        let is_set = self.0.kind == Kind::ListenerSet;
-        let listeners = served
-            .routed()
-            .filter(|(built, _)| built.is_valid || !is_set);
-        listeners.map(|(built, _)| built.listener.clone()).collect()
+        if let Some(Problem { message, .. }) = served.problem_of_all() {
+            return build::refusing(read, &self.0, message);
+        }
+        // Routes attach to broken listeners of a Gateway, whose status counts them.
+        let routed = served.routed().map(|(built, _)| &built.listener);
+        let taking = routed.filter(|listener| listener.refused.is_none());
+        let all = served.listeners.iter().map(|built| &built.listener);
+        let refusing = all.filter(|listener| listener.refused.is_some());
+        taking.chain(refusing).cloned().collect()
     }
 }
 

@@ -7,6 +7,7 @@
 pub(super) mod backend;
 mod budget;
 mod cors;
+mod expressions;
 mod filters;
 mod matches;
 mod precedence;
@@ -25,6 +26,7 @@ use model::{Diagnostic, Kind, ObjectKey};
 use prost::Message;
 use proto_istio::networking::HttpRoute;
 
+pub use expressions::refused_expressions;
 pub(crate) use precedence::sort;
 
 use self::budget::Budget;

@@ -1,4 +1,4 @@
-//! What is told of objects of the Gateway API in their statuses.
+//! What the statuses of objects of the Gateway API report.
 
 mod class;
 mod condition;

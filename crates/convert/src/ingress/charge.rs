@@ -1,47 +1,35 @@
 //! What Ingresses are charged to the budget of their namespace: each path of each host becomes a route, each entry of `tls` a
 //! server.
 
-use std::collections::BTreeSet;
-
+use model::ObjectName;
 use model::budget::{ROUTE_BYTES, charge};
 use model::kinds::kube::Ingress;
-use model::{Namespace, ObjectName};
 
 use super::limits;
 use super::rules::RulesOf;
-use crate::budget::{Charge, outside};
+use crate::budget::{self, Charge, Charging};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
 /// What an entry of `tls` is charged: a filter chain.
 const SERVER_BYTES: usize = 4 << 10;
 
-/// Whether nothing of the namespace's budget is left for an Ingress. Who pays nothing does not depend on what others pay.
+/// Whether nothing of the namespace's budget is left for an Ingress.
 pub(super) fn is_over(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> bool {
-    read.derived(IngressCharge(ingress.clone())).bytes > 0
-        && read
-            .derived(IngressesOver(ingress.namespace.clone()))
-            .contains(ingress)
-}
-
-/// The Ingresses of a namespace that are over its budget.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct IngressesOver(Namespace);
-
-impl Derive for IngressesOver {
-    type Stratum = Routes;
-    type Value = BTreeSet<ObjectName>;
-
-    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
-        let names = read.names_in::<Ingress>(&self.0).into_iter();
-        let charges = names.map(|name| (name.clone(), *read.derived(IngressCharge(name))));
-        outside(read, charges)
-    }
+    budget::is_over::<IngressCharge>(read, ingress)
 }
 
 /// What an Ingress is charged; nothing where it is not served.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct IngressCharge(ObjectName);
+
+impl Charging for IngressCharge {
+    type Spec = Ingress;
+
+    fn of(object: ObjectName) -> Self {
+        Self(object)
+    }
+}
 
 impl Derive for IngressCharge {
     type Stratum = Routes;

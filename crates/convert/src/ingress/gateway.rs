@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use model::kinds::kube::{ANY_HOST, Ingress, IngressTls};
+use model::kinds::kube::{ANY_HOST, Ingress, IngressTls, is_host};
 use model::{Diagnostic, Kind, Object, ObjectName, Severity};
 use proto_istio::mesh::MeshConfig;
 use proto_istio::networking::server_tls_settings::TlSmode;
@@ -13,7 +13,6 @@ use proto_istio::networking::{Gateway, Port, Server, ServerTlsSettings};
 use super::rules::RulesOf;
 use super::{charge, derived, gateway_name, key, limits};
 use crate::budget;
-use crate::hostname::is_host;
 use crate::outcome::{Made, Outcome, code, finding, object};
 use crate::owner::{OwnerOf, admit};
 use crate::reader::{Derive, Reader};
@@ -94,7 +93,7 @@ fn servers(
         let mut hosts = tls_hosts(ingress, index, tls, findings);
         hosts.retain(|(at, host)| {
             let owner = read.derived(OwnerOf(host.as_str().into()));
-            let by = (Kind::Ingress, ingress.namespace());
+            let by = (Kind::Ingress, &ingress.meta.name, ingress.meta.created);
             let refused = admit(read, owner.as_ref().as_ref(), by, host).err();
             findings.extend(refused.iter().map(|message| {
                 let (key, severity) = (key(&ingress.meta.name), Severity::Warning);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::kinds::kube::{Ingress, IngressBackend, IngressPath, IngressRule};
+use model::kinds::kube::{Ingress, IngressBackend, IngressPath, IngressRule, is_host};
 use model::{Age, Diagnostic, Object, ObjectKey, ObjectName, Severity};
 use proto_istio::networking::string_match::MatchType;
 
@@ -11,7 +11,6 @@ use super::class::{Served, ServedBy};
 use super::gateway::has_too_many_hosts;
 use super::path::{is_usable, match_of};
 use super::{host, key, limits};
-use crate::hostname::is_host;
 use crate::outcome::{code, finding};
 use crate::owner::{AboutHost, Claims};
 use crate::reader::{Derive, Reader};

@@ -1,48 +1,36 @@
 //! What Ingresses are charged to the budget of their namespace: each path of each host is a route, and one more for probes.
 
-use std::collections::BTreeSet;
-
 use model::budget::{ROUTE_BYTES, charge};
 use model::kinds::knative::Ingress;
-use model::{Age, Diagnostic, Namespace, ObjectName};
+use model::{Age, Diagnostic, ObjectName};
 
 use super::key;
 use super::rules::RulesOf;
-use crate::budget::{self, Charge, outside};
+use crate::budget::{self, Charge, Charging};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
-/// Whether nothing of the namespace's budget is left for an Ingress. Who pays nothing does not depend on what others pay.
+/// Whether nothing of the namespace's budget is left for an Ingress.
 pub(super) fn is_over(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> bool {
-    read.derived(IngressCharge(ingress.clone())).bytes > 0
-        && read
-            .derived(IngressesOver(ingress.namespace.clone()))
-            .contains(ingress)
+    budget::is_over::<IngressCharge>(read, ingress)
 }
 
-/// What is told of an Ingress that is over the budget.
+/// What is reported of an Ingress that is over the budget.
 pub(super) fn excess(ingress: &ObjectName) -> Diagnostic {
     budget::finding_of(&key(ingress), "spec.rules")
-}
-
-/// The Ingresses of a namespace that are over its budget.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct IngressesOver(Namespace);
-
-impl Derive for IngressesOver {
-    type Stratum = Routes;
-    type Value = BTreeSet<ObjectName>;
-
-    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
-        let names = read.names_in::<Ingress>(&self.0).into_iter();
-        let charges = names.map(|name| (name.clone(), *read.derived(IngressCharge(name))));
-        outside(read, charges)
-    }
 }
 
 /// What an Ingress is charged; nothing where it is not served.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct IngressCharge(ObjectName);
+
+impl Charging for IngressCharge {
+    type Spec = Ingress;
+
+    fn of(object: ObjectName) -> Self {
+        Self(object)
+    }
+}
 
 impl Derive for IngressCharge {
     type Stratum = Routes;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::derived::Semantics;
 use model::kinds::knative::Visibility;
-use model::{Diagnostic, ObjectName};
+use model::{Age, Diagnostic, ObjectName};
 use proto_istio::networking::{HttpMatchRequest, HttpRoute, VirtualService};
 
 use super::gateway::{entrance, name_of};
@@ -14,6 +14,7 @@ use super::rules::HostRules;
 use super::{BYTES, Place, charge, class, derived, key, name, route, told};
 use crate::edge;
 use crate::outcome::{Made, Outcome, code, object};
+use crate::owner::why_first;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
@@ -73,7 +74,7 @@ struct Merging<'r, 'a, 'b> {
     /// What routes may weigh still.
     room: usize,
     /// Who has which requests.
-    known: BTreeMap<Asks, ObjectName>,
+    known: BTreeMap<Asks, (ObjectName, Age)>,
     http: Http,
 }
 
@@ -133,16 +134,17 @@ impl Merging<'_, '_, '_> {
         let (mut probes, mut routes) = (Vec::new(), Vec::new());
         for path in &rules.paths {
             let asks = (path.path.clone(), path.headers.clone());
-            if let Some(known) = self.known.get(&asks) {
+            if let Some((known, created)) = self.known.get(&asks) {
                 let message = format!(
-                    "is not used: {} has these requests, and is older or comes first",
-                    key(known)
+                    "is not used: {} has these requests, and {}",
+                    key(known),
+                    why_first((*created, known), (rules.created, ingress))
                 );
                 let found = told(ingress, code::NOT_USED, path.at.clone(), message);
                 self.http.findings.push(found);
                 continue;
             }
-            self.known.insert(asks, ingress.clone());
+            self.known.insert(asks, (ingress.clone(), rules.created));
             match route::of_path(self.read, ingress, path) {
                 Ok(route) => {
                     probes.extend(route::of_probes(&route, &rules.hash));

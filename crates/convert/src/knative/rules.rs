@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::kinds::knative::{Ingress, IngressPath, IngressRule, IngressSplit, Visibility};
+use model::kinds::kube::is_host;
 use model::{Age, Diagnostic, Object, ObjectName};
 
 use super::{BYTES, Place, class, hash, owner, told};
-use crate::hostname::is_host;
 use crate::outcome::code;
 use crate::owner::{AboutHost, Claims};
 use crate::reader::{Derive, Reader};

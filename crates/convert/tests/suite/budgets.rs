@@ -26,7 +26,7 @@ fn loaded(mebibytes: u32, yaml: &str) -> Loaded {
     load(Arc::new(with_budget(mebibytes)), changes)
 }
 
-/// The objects that are told to be over the budget.
+/// The objects that are reported to be over the budget.
 fn over(loaded: &Loaded) -> Vec<String> {
     let found = loaded.findings.iter();
     let over = found.filter(|found| found.code == code::OVER_BUDGET);
@@ -113,6 +113,54 @@ fn the_youngest_ingresses_are_over_the_budget_of_their_namespace() {
     }
     assert!(!served.contains(&"h0.shop.test".to_owned()), "{served:?}");
     assert_eq!(over(&loaded(64, &text)), [""; 0]);
+}
+
+/// Ingresses of 20 paths, each to a Service of its own.
+fn to_many(of_type: &str) -> String {
+    let mut text = String::new();
+    for number in 0..12 {
+        let mut one = ingress(("i", "shop", number), &format!("h{number}.test"), 20, "");
+        for path in 0..20 {
+            let name = format!("s{number}-{path}");
+            one = one.replacen("name: web", &format!("name: {name}"), 1);
+            write!(
+                text,
+                "---\n{{apiVersion: v1, kind: Service, metadata: {{name: {name}, namespace: shop}}, \
+                 spec: {{{of_type} ports: [{{port: 80}}]}}}}\n"
+            )
+            .unwrap();
+        }
+        text += &one;
+    }
+    text
+}
+
+#[test]
+fn an_external_name_is_charged_as_a_cluster_of_gateways() {
+    assert_eq!(over(&loaded(1, &to_many(""))), [""; 0]);
+    // 12 times 20 routes, and 4 KiB for each of as many names: 8 of them fit.
+    let external = to_many("type: ExternalName, externalName: files.example.org,");
+    let left_out = over(&loaded(1, &external));
+    assert_eq!(left_out.len(), 4, "{left_out:?}");
+}
+
+#[test]
+fn a_service_outside_that_is_asked_is_charged_as_a_cluster_of_gateways() {
+    let asking = |url: &str| {
+        let mut text = SERVICE.to_owned();
+        for number in 0..25 {
+            for name in ["a", "b", "c"] {
+                let host = format!("{name}{number}.test");
+                let says = format!("nginx.ingress.kubernetes.io/auth-url: '{url}'");
+                // 7 routes are free, and 4 KiB more are not.
+                text += &ingress((name, "shop", number), &host, 7, &says);
+            }
+        }
+        over(&loaded(1, &text))
+    };
+    assert_eq!(asking("http://web.shop.svc.cluster.local/auth"), [""; 0]);
+    let left_out = asking("https://auth.example.org/check");
+    assert!((10..30).contains(&left_out.len()), "{left_out:?}");
 }
 
 /// The paths of a host that get 503.

@@ -1,4 +1,4 @@
-//! What is wrong with an Ingress is told with its field and its place, and concerns nobody else.
+//! What is wrong with an Ingress is reported with its field and its place, and concerns nobody else.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 

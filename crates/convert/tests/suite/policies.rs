@@ -1,4 +1,4 @@
-//! How backends are spoken to because of BackendTLSPolicy, XBackendTrafficPolicy and XBackend, and what is told of them.
+//! How backends are spoken to because of BackendTLSPolicy, XBackendTrafficPolicy and XBackend, and what is reported about them.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 

@@ -131,6 +131,8 @@ pub(crate) async fn one_command_makes_a_listening_ingress_of_manifests(rig: Rig)
     site.says("found the text \"eighty\"").await;
     assert_eq!(site.status("/api/stars", &[]).await, 200);
 
+    // The line of the last request is not lost.
+    assert_eq!(site.status("/api/last", &[]).await, 200);
     ingress.terminate();
     tokio::time::timeout(Duration::from_secs(30), async {
         while ingress.check().is_ok() {
@@ -141,5 +143,7 @@ pub(crate) async fn one_command_makes_a_listening_ingress_of_manifests(rig: Rig)
     .unwrap();
     let ended = ingress.check().unwrap_err().to_string();
     assert!(ended.contains("exit status: 0"), "{ended}");
+    let last = "GET shop.example.com/api/last";
+    assert!(site.said().contains(last), "{}", site.said());
     process::stop(vec![ingress]).await;
 }

@@ -1,11 +1,13 @@
 //! What is wrong with a cluster, gathered from all kinds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{Diagnostic, Kind, SourceId};
+use model::{Diagnostic, Kind, Severity, SourceId};
 use source_api::{Closed, Sink, SourceEvent};
 use tokio::sync::{Mutex, watch};
+
+use super::kind::code;
 
 /// So many findings are told of a cluster.
 const MOST: usize = 1000;
@@ -39,6 +41,8 @@ type Place = (Kind, Option<Arc<str>>);
 #[derive(Default)]
 struct Found {
     by_kind: BTreeMap<Place, Vec<Diagnostic>>,
+    /// Kinds that the API does not serve.
+    absent: BTreeSet<Kind>,
     /// That the API does not answer at all.
     unreachable: Option<Diagnostic>,
 }
@@ -88,12 +92,63 @@ impl Findings {
         self.tell(&found).await
     }
 
+    /// Whether the API serves a kind.
+    pub(super) async fn set_absent(&self, kind: Kind, absent: bool) -> Result<(), Closed> {
+        let mut found = self.found.lock().await;
+        let differs = match absent {
+            true => found.absent.insert(kind),
+            false => found.absent.remove(&kind),
+        };
+        match differs {
+            true => self.tell(&found).await,
+            false => Ok(()),
+        }
+    }
+
     async fn tell(&self, found: &Found) -> Result<(), Closed> {
         let of_kinds = found.by_kind.values().flatten();
         // Troubles of kinds come before those of their objects.
-        let all = found.unreachable.iter().chain(of_kinds).cloned();
+        let absent = absent(&found.absent);
+        let all = found.unreachable.iter().chain(&absent).chain(of_kinds);
+        let all = all.cloned();
         let all = all.take(MOST);
         let told = SourceEvent::Findings(self.source.clone(), all.collect());
         self.sink.send(told).await
+    }
+}
+
+/// The kinds that are not served, as one finding.
+fn absent(kinds: &BTreeSet<Kind>) -> Option<Diagnostic> {
+    if kinds.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = kinds
+        .iter()
+        .map(|kind| format!("{} ({})", kind.name(), kind.group()))
+        .collect();
+    let message = format!(
+        "the cluster has no CustomResourceDefinition of {}: their objects are read once it has one",
+        names.join(", ")
+    );
+    Some(Diagnostic::new(code::ABSENT, Severity::Info, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_that_are_not_served_are_one_finding() {
+        assert_eq!(absent(&BTreeSet::new()), None);
+        let kinds = BTreeSet::from([Kind::Gateway, Kind::KubeGateway]);
+        assert_eq!(
+            absent(&kinds)
+                .map(|found| found.message.to_string())
+                .as_deref(),
+            Some(
+                "the cluster has no CustomResourceDefinition of Gateway (networking.istio.io), Gateway \
+                 (gateway.networking.k8s.io): their objects are read once it has one"
+            )
+        );
     }
 }

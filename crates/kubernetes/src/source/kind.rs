@@ -47,6 +47,8 @@ pub mod code {
     pub const UNREAD: &str = "PIL0030";
     /// A cluster whose API does not answer.
     pub const UNREACHABLE: &str = "PIL0031";
+    /// Kinds of which a cluster has no definition.
+    pub const ABSENT: &str = "PIL0032";
 }
 
 /// What the watches of a cluster have in common.
@@ -340,7 +342,10 @@ impl Followed {
             }
         }
         if !listing {
-            (self.synced, self.absent) = (true, false);
+            self.synced = true;
+            if std::mem::take(&mut self.absent) {
+                self.findings.set_absent(self.kind(), false).await?;
+            }
             differ |= std::mem::take(&mut self.failures) > 0;
             self.findings.set_unreachable(None).await?;
             if differ {
@@ -362,6 +367,9 @@ impl Followed {
             nothing = share.of_changes(nothing);
         }
         self.sink.send(SourceEvent::Changes(nothing)).await?;
+        if !resources::is_built_in(self.kind()) {
+            self.findings.set_absent(self.kind(), true).await?;
+        }
         self.tell_findings(None).await
     }
 

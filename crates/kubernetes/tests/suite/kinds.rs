@@ -64,6 +64,24 @@ async fn a_definition_comes_changes_its_version_and_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn kinds_that_a_cluster_lacks_are_named() {
+    let fake = Fake::new();
+    let mut mirror = Mirror::of(fake.client(), Options::default());
+    let names = |m: &Mirror| m.absent.contains("Sidecar (networking.istio.io)");
+    mirror.until("a kind that is missing", names).await;
+    // Every cluster has these.
+    assert!(!mirror.absent.contains(" Service ("), "{}", mirror.absent);
+    fake.serve(V1);
+    fake.define("sidecars", GROUP, &["v1"]);
+    mirror
+        .until("a kind that comes", |m| !m.absent.is_empty() && !names(m))
+        .await;
+    fake.undefine("sidecars", GROUP);
+    fake.withdraw(V1);
+    mirror.until("a kind that goes", names).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_ingress_of_knative_is_read_when_it_is_defined() {
     const GROUP: &str = "networking.internal.knative.dev";
     const PATH: &str = "/apis/networking.internal.knative.dev/v1alpha1/ingresses";

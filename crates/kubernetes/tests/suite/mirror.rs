@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use model::kinds::AnyObject;
 use model::{Change, Contents, Diagnostic, Kind, ObjectKey, ObjectName, Owner};
 use pilothouse_kubernetes::Client;
-use pilothouse_kubernetes::source::{ClusterSource, Options};
+use pilothouse_kubernetes::source::{ClusterSource, Options, code};
 use source_api::{Delivery, Sink, Source, SourceEvent};
 use store::Store;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -17,7 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A source that runs, and what is known from it.
 pub(crate) struct Mirror {
     store: Store,
+    /// What is wrong, but for kinds that the cluster lacks.
     pub(crate) findings: Vec<Diagnostic>,
+    /// What is reported about kinds that the cluster lacks.
+    pub(crate) absent: String,
     /// What has not been told whole, of all that the source reports.
     pub(crate) pending: Vec<Contents>,
     /// Everything that was told, in order.
@@ -37,6 +40,7 @@ impl Mirror {
         Self {
             store: Store::new(testkit::settings("").into()),
             findings: Vec::new(),
+            absent: String::new(),
             pending,
             told: Vec::new(),
             deliveries,
@@ -78,7 +82,14 @@ impl Mirror {
                 self.told.extend(changes.iter().cloned());
                 self.store.apply(changes);
             }
-            SourceEvent::Findings(_, found) => self.findings = found,
+            SourceEvent::Findings(_, found) => {
+                let (absent, others): (Vec<_>, Vec<_>) = found
+                    .into_iter()
+                    .partition(|found| found.code == code::ABSENT);
+                self.absent = absent.iter().map(|found| &*found.message).collect();
+                self.findings = others;
+            }
+            SourceEvent::Waits(_) => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! Who says what a gateway is told: the author of a Gateway or VirtualService, or of what it was made from.
+//! Who says what a gateway gets: the author of a Gateway or VirtualService, or of what it was made from.
 
 use incr::Cx;
 use model::age::Age;

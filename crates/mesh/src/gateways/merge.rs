@@ -149,28 +149,31 @@ struct Merging<'a> {
 impl Merging<'_> {
     fn server(&mut self, selected: &Selected, field: usize, stated: &Server) {
         let gateway = &selected.gateway;
-        let refused = |why: String| {
+        let refused = |why: String, help: &'static str| {
             about(gateway, code::SERVER_REFUSED, Severity::Error, why)
                 .at(format!("spec.servers[{field}]"))
+                .help(help)
         };
         let Some(port) = &stated.port else {
             let why = "the server has no port and is not served".to_owned();
-            self.merged.refused.push(refused(why));
+            let help = "state its `port`, with a number and a protocol";
+            self.merged.refused.push(refused(why, help));
             return;
         };
         if let Some(why) = bind::fault(&self.binds, &stated.bind) {
-            self.merged
-                .refused
-                .push(refused(format!("the server is not served: {why}")));
+            let why = format!("the server is not served: {why}");
+            let help = "leave `bind` out, or have PILOTHOUSE_GATEWAY_BINDS allow it";
+            self.merged.refused.push(refused(why, help));
             return;
         }
         let named = stated.tls.as_ref().and_then(files::named_by);
         if let Some(file) = named.filter(|_| is_tls(stated) && !self.may_name_files) {
-            let why = "the server is not served: files of a proxy are for Gateways of its own namespace and of the root namespace; PILOTHOUSE_PROXY_FILES can allow them to others";
-            self.merged.refused.push(
-                about(gateway, code::SERVER_REFUSED, Severity::Error, why)
-                    .at(format!("spec.servers[{field}].tls.{file}")),
-            );
+            let why = "the server is not served: files of a proxy are for Gateways of its own namespace and of the root namespace";
+            let help =
+                "name a Secret (`credentialName`), or have PILOTHOUSE_PROXY_FILES allow files";
+            let finding = refused(why.to_owned(), help);
+            let path = format!("spec.servers[{field}].tls.{file}");
+            self.merged.refused.push(finding.at(path));
             return;
         }
         self.merged.edge |= gateway.meta.is_edge();
@@ -196,15 +199,17 @@ impl Merging<'_> {
                 bind: stated.bind.as_str().into(),
             };
             let opens = self.holder(&socket).is_none();
-            if opens && !self.ports.may_open(self.cx, gateway, (field, resolved)) {
+            let fits = self
+                .leaves(&socket)
+                .and_then(|()| self.names_are_free(at, &socket));
+            // More ports would not help a server that does not fit.
+            let needs_port = opens && fits.is_ok();
+            if needs_port && !self.ports.may_open(self.cx, gateway, (field, resolved)) {
                 continue;
             }
             let route = route_name(stated, resolved, gateway);
             let udp = selected.reached.over_udp(number);
-            let placed = self
-                .leaves(&socket)
-                .and_then(|()| self.names_are_free(at, &socket))
-                .and_then(|()| self.place(at, socket.clone(), route.clone(), udp));
+            let placed = fits.and_then(|()| self.place(at, socket.clone(), route.clone(), udp));
             match placed {
                 Ok(()) => {
                     self.take_names(at, &socket, &route);
@@ -214,7 +219,8 @@ impl Merging<'_> {
                 }
                 Err(why) => {
                     let why = format!("the server is not served on port {resolved}: {why}");
-                    self.merged.refused.push(refused(why));
+                    let help = "give the server another port or other hosts, or agree on one Gateway for both";
+                    self.merged.refused.push(refused(why, help));
                 }
             }
         }

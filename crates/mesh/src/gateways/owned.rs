@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::{Cx, KeyedSet, Query};
+use model::age::Age;
 use model::diagnostic::{Diagnostic, Severity};
 use model::host::canonical;
 use model::kinds::gateway_api::ReferenceGrant;
@@ -49,7 +50,7 @@ impl Query<Snapshot> for OwnersAt {
 
 /// The oldest claims to the hosts of a gateway proxy, whether or not hosts have owners.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct ClaimsAt(pub GatewayKey);
+pub(super) struct ClaimsAt(pub(super) GatewayKey);
 
 impl Query<Snapshot> for ClaimsAt {
     type Value = Arc<Owners>;
@@ -84,14 +85,14 @@ pub struct Owners {
 
 /// The oldest claim to a host.
 #[derive(Clone, PartialEq, Debug)]
-struct Held {
-    claim: Claim,
+pub(super) struct Held {
+    pub(super) claim: Claim,
     /// The namespaces that the claiming Gateway names for it.
     given: BTreeSet<Namespace>,
 }
 
 /// Keeps the older of two claims to a host.
-fn hold(held: &mut BTreeMap<Arc<str>, Held>, claim: &Claim, given: Option<&str>) {
+pub(super) fn hold(held: &mut BTreeMap<Arc<str>, Held>, claim: &Claim, given: Option<&str>) {
     let new = || Held {
         claim: claim.clone(),
         given: given.into_iter().map(Namespace::from).collect(),
@@ -111,22 +112,33 @@ fn hold(held: &mut BTreeMap<Arc<str>, Held>, claim: &Claim, given: Option<&str>)
     }
 }
 
+/// The claim that a server of a Gateway makes by stating a host, and the namespaces that the host is for.
+pub(super) fn claim_of<'h>(author: &Author, created: Age, host: &'h str) -> (For<'h>, Claim) {
+    let (namespaces, host) = stated_for(host);
+    let claim = Claim {
+        object: author.key.clone(),
+        created,
+        host: canonical(host).into(),
+    };
+    (namespaces, claim)
+}
+
+/// The namespace that a server names for a host.
+pub(super) fn given_to<'h>(namespaces: &For<'h>) -> Option<&'h str> {
+    match namespaces {
+        For::One(namespace) => Some(*namespace),
+        For::Own | For::All => None,
+    }
+}
+
 impl Owners {
     /// Takes in what the servers of a Gateway claim.
     fn claimed_by(&mut self, cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>) {
         let author = Author::of_gateway(gateway);
         let created = author.created(cx, gateway.meta.created);
         for host in gateway.spec.servers.iter().flat_map(|s| &s.hosts) {
-            let (namespaces, host) = stated_for(host);
-            let claim = Claim {
-                object: author.key.clone(),
-                created,
-                host: canonical(host).into(),
-            };
-            let given = match namespaces {
-                For::One(namespace) => Some(namespace),
-                For::Own | For::All => None,
-            };
+            let (namespaces, claim) = claim_of(&author, created, host);
+            let given = given_to(&namespaces);
             hold(&mut self.servers, &claim, given);
             if !matches!(namespaces, For::All) {
                 hold(&mut self.rules, &claim, given);
@@ -199,12 +211,13 @@ impl Owners {
         let (_, host) = stated_for(host);
         let host: Arc<str> = canonical(host).into();
         let claims = within(&self.servers, &host);
-        refusal(cx, claims, &Author::of_gateway(gateway), &host)
+        let author = Author::of_gateway(gateway);
+        refusal(cx, claims, (&author, gateway.meta.created), &host)
     }
 
     /// The finding that a server may not send plain requests for a host to HTTPS, as somebody else's older object is for that very
     /// host: a redirect takes all of its requests, whoever serves them. `None` where it may.
-    pub fn refuses_redirect(
+    pub(super) fn refuses_redirect(
         &self,
         cx: &Cx<'_, Snapshot>,
         server: &GatewayServer,
@@ -215,11 +228,8 @@ impl Owners {
         let author = Author::of_gateway(&gateway);
         let host = canonical(host);
         let claim = self.servers.get(&*host).into_iter();
-        let why = refusal(cx, claim, &author, &host)?;
-        let why = format!("a server does not send requests for a host to HTTPS: {why}");
-        let ObjectKey { kind, name } = author.key;
-        let path = "spec.servers".to_owned();
-        Some(about_named(kind, &name, code::NOT_OWNED, Severity::Warning, why).at(path))
+        let why = refusal(cx, claim, (&author, gateway.meta.created), &host)?;
+        Some(not_redirected(&author, &why))
     }
 
     /// Why a VirtualService may not route a host; `None` where it may.
@@ -231,7 +241,8 @@ impl Owners {
     ) -> Option<String> {
         let host: Arc<str> = canonical(host).into();
         let claims = within(&self.rules, &host).chain(self.alone.get(&host));
-        refusal(cx, claims, &Author::of_rule(head), &host)
+        let author = Author::of_rule(head);
+        refusal(cx, claims, (&author, head.created), &host)
     }
 
     /// Whether a VirtualService may route a host.
@@ -266,26 +277,42 @@ fn within<'o>(
     hosts.filter_map(|host| claims.get(&host))
 }
 
-/// Why an author may say nothing about a host to which there are these claims.
+/// Why an author may say nothing about a host to which there are these claims. The age is that of the author's own object.
 fn refusal<'o>(
     cx: &Cx<'_, Snapshot>,
     claims: impl Iterator<Item = &'o Held>,
-    author: &Author,
+    (author, created): (&Author, Age),
     host: &str,
 ) -> Option<String> {
-    let namespace = author.namespace();
-    if !author.asked || is_root(cx, namespace) {
+    let held = claims.min_by(|a, b| a.claim.age().cmp(&b.claim.age()))?;
+    if !keeps_out(cx, held, author) {
         return None;
     }
-    let Held { claim, given } = claims.min_by(|a, b| a.claim.age().cmp(&b.claim.age()))?;
-    if claim.namespace() == namespace || given.contains(namespace) || granted(cx, author, claim) {
-        return None;
-    }
-    let reason = claim.reason(host);
-    let kind = author.key.kind.name();
+    let reason = held
+        .claim
+        .reason(host, (author.created(cx, created), &author.key.name));
+    let (kind, namespace) = (author.key.kind.name(), author.namespace());
     Some(format!(
         "the host {host:?} {reason}. A ReferenceGrant there can let a {kind} of {namespace} refer to it"
     ))
+}
+
+/// Whether an author may say nothing about a host to which there is that claim.
+pub(super) fn keeps_out(cx: &Cx<'_, Snapshot>, held: &Held, author: &Author) -> bool {
+    let Held { claim, given } = held;
+    let namespace = author.namespace();
+    let is_let_in = || {
+        claim.namespace() == namespace || given.contains(namespace) || granted(cx, author, claim)
+    };
+    author.asked && !is_root(cx, namespace) && !is_let_in()
+}
+
+/// The finding that a server does not send plain requests for a host to HTTPS, although it says so.
+pub(super) fn not_redirected(author: &Author, why: &str) -> Diagnostic {
+    let ObjectKey { kind, name } = &author.key;
+    let why = format!("a server does not send requests for a host to HTTPS: {why}");
+    let found = about_named(*kind, name, code::NOT_OWNED, Severity::Warning, why);
+    found.at("spec.servers".to_owned())
 }
 
 /// Whether a ReferenceGrant lets the author refer to the object that claims a host.

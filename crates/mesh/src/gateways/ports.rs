@@ -29,7 +29,7 @@ pub(super) struct Ports {
 /// What of a Gateway is not served.
 struct Refused {
     finding: Diagnostic,
-    /// Ports of servers beside the one that is told.
+    /// Ports of servers beside the one that is reported.
     further: usize,
 }
 
@@ -44,7 +44,7 @@ impl Ports {
         }
     }
 
-    /// Whether a Gateway may open a port that is not open; if not, that is told once for each Gateway.
+    /// Whether a Gateway may open a port that is not open; if not, that is reported once for each Gateway.
     pub(super) fn may_open(
         &mut self,
         cx: &Cx<'_, Snapshot>,
@@ -89,7 +89,7 @@ impl Ports {
         *self.opened.entry(gateway.namespace().clone()).or_default() += 1;
     }
 
-    /// What is told.
+    /// What is reported.
     pub(super) fn findings(self) -> impl Iterator<Item = Diagnostic> {
         self.refused.into_values().map(|refused| {
             let Refused { finding, further } = refused;

@@ -69,6 +69,19 @@ pub(super) enum Home {
     Foreign,
 }
 
+impl Home {
+    /// That of what a namespace says, at a proxy.
+    pub(super) fn of(cx: &Cx<'_, Snapshot>, namespace: &Namespace, key: &GatewayKey) -> Self {
+        if *namespace == key.namespace {
+            Self::Own
+        } else if is_root(cx, namespace) {
+            Self::Root
+        } else {
+            Self::Foreign
+        }
+    }
+}
+
 /// How clients get to the proxy of a Gateway.
 pub(super) enum Reached {
     /// Through any service whose ports the proxy serves: the Gateway selects by labels.
@@ -156,15 +169,10 @@ impl Selected {
         reached: Reached,
     ) -> Self {
         let author = Author::of_gateway(gateway);
-        let home = match author.namespace() {
-            own if *own == key.namespace => Home::Own,
-            root if is_root(cx, root) => Home::Root,
-            _ => Home::Foreign,
-        };
         Self {
             gateway: gateway.clone(),
+            home: Home::of(cx, author.namespace(), key),
             author,
-            home,
             reached,
         }
     }

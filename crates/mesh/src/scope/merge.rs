@@ -59,11 +59,20 @@ impl Merged {
 }
 
 fn mergeable(a: &Service, b: &Service) -> bool {
-    a.namespace == b.namespace
-        && a.resolution == b.resolution
-        && a.labels == b.labels
-        && a.selector == b.selector
-        && a.export_to == b.export_to
+    a.namespace == b.namespace && apart(a, b).is_none()
+}
+
+/// What keeps the ports of two services of one host and namespace apart: proxies know those of the first alone. `None` where they
+/// come together.
+pub fn apart(first: &Service, other: &Service) -> Option<&'static str> {
+    let differences = [
+        ("resolution", first.resolution != other.resolution),
+        ("labels", first.labels != other.labels),
+        ("workloadSelector", first.selector != other.selector),
+        ("exportTo", first.export_to != other.export_to),
+    ];
+    let mut differing = differences.into_iter().filter(|(_, differ)| *differ);
+    differing.next().map(|(field, _)| field)
 }
 
 /// Every service that the listeners import, and those that their rules send to.

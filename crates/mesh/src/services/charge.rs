@@ -23,7 +23,10 @@ impl Query<Snapshot> for EntriesOver {
     type Value = Names;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Names {
-        let names = cx.names_by::<ServiceEntry>(ObjectIndex::Charged, &self.0);
+        let names = match cx.is_crowded::<ServiceEntry>(&self.0) {
+            true => cx.names_in::<ServiceEntry>(&self.0),
+            false => cx.names_by::<ServiceEntry>(ObjectIndex::Charged, &self.0),
+        };
         let names = names.into_iter();
         let charges = names.map(|name| (*cx.query(&EntryCharge(name.clone())), name));
         outside(cx, charges, |_| 0)
@@ -41,7 +44,8 @@ impl Query<Snapshot> for EntryCharge {
         let Some(entry) = cx.get::<ServiceEntry>(&self.0) else {
             return Charge::default();
         };
-        let bytes = of_entry(&entry.spec, endpoints_of_entry(cx, &entry));
+        let crowded = cx.is_crowded::<ServiceEntry>(entry.namespace());
+        let bytes = of_entry(&entry.spec, endpoints_of_entry(cx, &entry), crowded);
         Charge::of(&entry, bytes)
     }
 }
@@ -49,7 +53,7 @@ impl Query<Snapshot> for EntryCharge {
 /// Whether a ServiceEntry is over the budget. Whoever is charged nothing asks nobody.
 pub fn entry_is_over(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> bool {
     let (namespace, name) = (entry.namespace(), &entry.meta.name);
-    may_pay(&entry.spec)
+    (may_pay(&entry.spec) || cx.is_crowded::<ServiceEntry>(namespace))
         && cx.query(&EntryCharge(name.clone())).bytes > 0
         && cx.query(&EntriesOver(namespace.clone())).contains(name)
 }
@@ -62,14 +66,32 @@ impl Query<Snapshot> for ServicesOver {
     type Value = Names;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Names {
+        if cx.is_crowded::<Service>(&self.0) {
+            // Each is charged: to look at all of them costs less than to remember what each is charged.
+            let all = cx.list_in::<Service>(&self.0);
+            let charges = all.iter().map(|service| {
+                let bytes = bytes_of_service(cx, service, true);
+                (Charge::of(service, bytes), service.meta.name.clone())
+            });
+            return outside(cx, charges, |_| 0);
+        }
         let names = cx.names_in::<Service>(&self.0).into_iter();
         let charges = names.map(|name| (*cx.query(&ServiceCharge(name.clone())), name));
         outside(cx, charges, |_| 0)
     }
 }
 
-/// What a Service is charged: its ports, and the WorkloadEntries that it selects, once for each port. What EndpointSlices list for
-/// it is charged to these.
+/// The Services of a namespace for which a crowd of them leaves no room. Who looks at all Services passes these over, so that
+/// nothing is remembered of each.
+pub(super) fn crowded_out(cx: &Cx<'_, Snapshot>, namespace: &Namespace) -> Names {
+    match cx.is_crowded::<Service>(namespace) {
+        true => (*cx.query(&ServicesOver(namespace.clone()))).clone(),
+        false => Names::default(),
+    }
+}
+
+/// What a Service is charged where there are not very many: its ports, and the WorkloadEntries that it selects, once for each port.
+/// What EndpointSlices list for it is charged to these.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct ServiceCharge(ObjectName);
 
@@ -78,28 +100,41 @@ impl Query<Snapshot> for ServiceCharge {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Charge {
         match cx.get::<Service>(&self.0) {
-            Some(service) => Charge::of(&service, bytes_of_service(cx, &service)),
+            Some(service) => Charge::of(&service, bytes_of_service(cx, &service, false)),
             None => Charge::default(),
         }
     }
 }
 
-fn bytes_of_service(cx: &Cx<'_, Snapshot>, service: &Object<Service>) -> usize {
+fn bytes_of_service(cx: &Cx<'_, Snapshot>, service: &Object<Service>, crowded: bool) -> usize {
     let spec = &service.spec;
     let selects = !spec.selector.is_empty() && resolution(spec) == Resolution::ClientSide;
     let selected = match selects {
         true => most_entries(cx, service.namespace(), &spec.selector),
         false => 0,
     };
-    of_service(spec.ports.len(), selected)
+    of_service(spec.ports.len(), selected, crowded)
 }
 
 /// Whether a Service is over the budget. Whoever is charged nothing asks nobody.
 pub(super) fn service_is_over(cx: &Cx<'_, Snapshot>, service: &Object<Service>) -> bool {
-    bytes_of_service(cx, service) > 0
-        && cx
-            .query(&ServicesOver(service.namespace().clone()))
-            .contains(&service.meta.name)
+    let crowded = cx.is_crowded::<Service>(service.namespace());
+    bytes_of_service(cx, service, crowded) > 0
+        && *cx.query(&ServiceIsOver(service.meta.name.clone()))
+}
+
+/// Whether a Service is among those that are over the budget. Of very many others some come and go all the time, which is nothing to
+/// it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct ServiceIsOver(ObjectName);
+
+impl Query<Snapshot> for ServiceIsOver {
+    type Value = bool;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> bool {
+        cx.query(&ServicesOver(self.0.namespace.clone()))
+            .contains(&self.0)
+    }
 }
 
 /// The EndpointSlices of a namespace that are over its budget: their endpoints are left out.

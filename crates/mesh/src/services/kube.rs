@@ -136,7 +136,7 @@ fn convert(cx: &Cx<'_, Snapshot>, object: &Object<kube::Service>) -> Service {
     let addresses: Arc<[Arc<str>]> = if headless || spec.cluster_ip.is_empty() {
         Arc::from([Arc::from(UNSPECIFIED)])
     } else if spec.cluster_ips.len() > 1 {
-        spec.cluster_ips.as_slice().into()
+        Arc::from(&*spec.cluster_ips)
     } else {
         Arc::from([spec.cluster_ip.clone()])
     };

@@ -22,7 +22,7 @@ use super::cluster_local::is_cluster_local;
 use super::kube::{KubeService, host_of, name_of};
 
 /// The domain of services that clusters import.
-const DOMAIN: &str = "clusterset.local";
+pub(super) const DOMAIN: &str = "clusterset.local";
 
 /// A service under the host that its imports give it; `None` where no cluster imports it or no cluster has it.
 ///

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use store::index::label_value;
 use store::{ObjectIndex, Reads, Snapshot};
 
+use super::charge::crowded_out;
 use super::endpoints::{EndpointsOf, EntryEndpoints};
 use super::entry::EntryServices;
 use super::kube::ClusterService;
@@ -136,6 +137,8 @@ fn of_slices(cx: &Cx<'_, Snapshot>, pod: &ObjectName, address: &str) -> Vec<Serv
     let unselecting = label_value(&pod.namespace, "", "");
     let mut names = cx.names_by::<kube::Service>(ObjectIndex::Selector, &unselecting);
     names.retain(|name| name.cluster == pod.cluster);
+    let left_out = crowded_out(cx, &pod.namespace);
+    names.retain(|name| !left_out.contains(name));
     let cluster = cx.settings().cluster_of(pod);
     for service in names.iter().flat_map(|name| services_of(cx, name)) {
         let key = ServiceKey {
@@ -249,6 +252,7 @@ fn services_selecting(
     labels: &Labels,
 ) -> Vec<Arc<Object<kube::Service>>> {
     let namespace = &workload.namespace;
+    let left_out = crowded_out(cx, namespace);
     let mut services: Vec<Arc<Object<kube::Service>>> = labels
         .iter()
         .flat_map(|(key, value)| {
@@ -256,6 +260,7 @@ fn services_selecting(
         })
         .filter(|service| service.meta.name.cluster == workload.cluster)
         .filter(|service| labels.matches(&service.spec.selector))
+        .filter(|service| !left_out.contains(&service.meta.name))
         .collect();
     if workload.cluster.is_none() {
         // Before the Services that may be written for them.

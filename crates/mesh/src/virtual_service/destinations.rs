@@ -35,7 +35,8 @@ impl Query<Snapshot> for DestinationsOf {
         Arc::new(rule.as_ref().as_ref().map_or_else(Destinations::new, |r| {
             let mut found = destinations(&r.spec, self.source.as_ref());
             for route in r.edge.values() {
-                let external = route.external.iter().map(|e| (&e.host, e.port));
+                let external = route.external.iter().filter(|e| !e.tls);
+                let external = external.map(|e| (&e.host, e.port));
                 let fallback = route.fallback.iter().map(|f| (&f.host, f.port));
                 for (host, port) in external.chain(fallback) {
                     found.entry((&**host).into()).or_default().insert(port);

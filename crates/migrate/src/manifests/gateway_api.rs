@@ -187,7 +187,13 @@ impl Writing<'_> {
 
 /// The Service that a host of the mesh stands for.
 fn path_of_service(world: &World, host: &str) -> Option<ObjectName> {
-    let path = service_of(host, &world.snapshot.settings.domain);
+    let domain = &*world.snapshot.settings.domain;
+    let is_elsewhere = |rest: &str| rest.ends_with(convert::edge::ELSEWHERE);
+    // Few gateways take a Service of the type ExternalName as a backend.
+    if host.strip_suffix(domain).is_some_and(is_elsewhere) {
+        return None;
+    }
+    let path = service_of(host, domain);
     let (namespace, name) = path.split_once('/')?;
     (!name.contains('.')).then(|| ObjectName::new(namespace, name))
 }

@@ -15,7 +15,12 @@ const SERVICES: &str = "_services.yaml";
 impl Manifests {
     /// As objects of Istio's kinds.
     pub fn of_istio(world: &World) -> Self {
-        let kinds = [Kind::Gateway, Kind::VirtualService, Kind::DestinationRule];
+        let kinds = [
+            Kind::Gateway,
+            Kind::VirtualService,
+            Kind::DestinationRule,
+            Kind::ServiceEntry,
+        ];
         let mut all: Vec<AnyObject> = kinds
             .iter()
             .flat_map(|kind| world.snapshot.tables.iter_any(*kind))

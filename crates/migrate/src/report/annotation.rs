@@ -7,7 +7,8 @@ use annotations::Annotations;
 use annotations::spec::{self, Becomes, Spec};
 use convert::code;
 use model::kinds::kube::Ingress;
-use model::{Diagnostic, Object, Severity};
+use model::{AnyObject, Diagnostic, Kind, Object, ObjectName, Severity};
+use store::Snapshot;
 
 use super::{Line, Verdict, worst_first};
 use crate::name_of;
@@ -15,11 +16,15 @@ use crate::name_of;
 /// The beginning of the path of a finding about an annotation.
 const PATH: &str = "metadata.annotations[";
 
+/// How it is said that requests are refused.
+const REFUSED: &str = "get 503";
+
 /// How it is said that something tunes nginx itself, and no request can tell whether it is there.
 const LEAVE: &str = "; leave it out";
 
 /// What becomes of the annotations of an Ingress, and of its fields; the worst first.
 pub(super) fn lines(
+    snapshot: &Snapshot,
     ingress: &Object<Ingress>,
     read: &Annotations,
     findings: &[&Diagnostic],
@@ -51,7 +56,8 @@ pub(super) fn lines(
                 fields.entry(path.clone()).or_insert_with(|| same(&path))
             }
         };
-        add(line, of_finding(finding), &finding.message);
+        let verdict = of_finding(finding, || is_of_alias(snapshot, ingress, &finding.path));
+        add(line, verdict, &finding.message);
         if let Some(help) = &finding.help {
             add(line, Verdict::Same, help);
         }
@@ -141,13 +147,42 @@ fn of_message(severity: Severity, message: &str) -> Verdict {
     }
 }
 
-fn of_finding(finding: &Diagnostic) -> Verdict {
-    match finding.code {
-        code::NOT_SERVED | code::OVER_LIMIT if finding.severity > Severity::Info => {
-            Verdict::Unsupported
-        }
-        _ => of_message(finding.severity, &finding.message),
+fn of_finding(finding: &Diagnostic, is_of_alias: impl Fn() -> bool) -> Verdict {
+    let is_refused = match finding.code {
+        code::NOT_SERVED | code::OVER_LIMIT => true,
+        code::CLOSED | code::NOT_PERMITTED => finding.message.ends_with(REFUSED),
+        // Of a Service that is not there, nginx refuses the requests as well; a name it looks up.
+        code::NO_BACKEND => finding.message.ends_with(REFUSED) && is_of_alias(),
+        _ => false,
+    };
+    match is_refused && finding.severity > Severity::Info {
+        true => Verdict::Unsupported,
+        false => of_message(finding.severity, &finding.message),
     }
+}
+
+/// Whether the field of an Ingress at a path is a backend, or is within one, that is a Service of the type ExternalName.
+fn is_of_alias(snapshot: &Snapshot, ingress: &Object<Ingress>, path: &str) -> bool {
+    let rules = ingress.spec.rules.iter().enumerate();
+    let of_rules = rules.flat_map(|(i, rule)| {
+        let paths = rule.http.iter().flat_map(|http| &http.paths).enumerate();
+        paths.map(move |(j, path)| (format!("spec.rules[{i}].http.paths[{j}]"), &path.backend))
+    });
+    let default = ingress.spec.default_backend.iter();
+    let default = default.map(|backend| ("spec.defaultBackend".to_owned(), backend));
+    let mut there = of_rules
+        .chain(default)
+        .filter(|(at, _)| path.starts_with(&**at));
+    there.any(|(_, backend)| {
+        let Some(to) = &backend.service else {
+            return false;
+        };
+        let name = ObjectName::new(ingress.namespace().clone(), to.name.clone());
+        matches!(
+            snapshot.tables.get_any(Kind::Service, &name),
+            Some(AnyObject::Service(service)) if &*service.spec.service_type == "ExternalName"
+        )
+    })
 }
 
 fn add(line: &mut Line, verdict: Verdict, how: &Arc<str>) {

@@ -174,7 +174,8 @@ fn closed(http: &HttpRoute) -> Option<Arc<str>> {
 /// A Service's host as `namespace/name`; other hosts as they are.
 pub(crate) fn service_of(host: &str, domain: &str) -> String {
     let rest = host.strip_suffix(domain);
-    let rest = rest.and_then(|rest| rest.strip_suffix(".svc."));
+    let infixes = [".svc.", convert::edge::ELSEWHERE];
+    let rest = rest.and_then(|rest| infixes.iter().find_map(|infix| rest.strip_suffix(infix)));
     match rest.and_then(|rest| rest.rsplit_once('.')) {
         Some((name, namespace)) => format!("{namespace}/{name}"),
         None => host.to_owned(),

@@ -8,6 +8,9 @@ use crate::report::{Attention, Changed, Line, OfIngress, Report, Verdict};
 /// How much the summary says of what needs attention: it fits a screen of 24 lines.
 const SHOWN: usize = 6;
 
+/// The most columns of 80 that a name takes.
+const NAMES: usize = 34;
+
 /// Where what there is to say of a line begins.
 const INDENT: &str = "                   ";
 
@@ -16,7 +19,7 @@ const INDENT: &str = "                   ";
 pub struct Style {
     /// Whether colours are used.
     pub color: bool,
-    /// The width of lines.
+    /// The width of lines. What is longer is cut; `usize::MAX`, as for what reads a pipe, cuts nothing.
     pub width: usize,
     /// Whether each Ingress is shown.
     pub details: bool,
@@ -107,14 +110,15 @@ fn attention(out: &mut dyn Write, all: &[Attention], style: Style) -> io::Result
         true => all.len(),
         false => SHOWN.min(all.len()),
     };
-    let what = |a: &Attention| a.what.chars().count().min(34);
+    let most = style.width.saturating_mul(NAMES) / 80;
+    let what = |a: &Attention| a.what.chars().count().min(most);
     let wide = all[..shown].iter().map(what).max().unwrap_or(0);
     for attention in &all[..shown] {
         let mark = match attention.verdict {
             Verdict::Unsupported => "x",
             _ => "~",
         };
-        let what = cut(&attention.what, 34);
+        let what = cut(&attention.what, most);
         let head = format!("{mark} {what:wide$} {:>5}  ", attention.ingresses);
         let room = style.width.saturating_sub(head.chars().count());
         let how = cut(&attention.how, room);

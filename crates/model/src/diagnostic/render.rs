@@ -96,7 +96,7 @@ impl Diagnostic {
             write!(f, "\n{:gutter$}--> ", "")?;
             self.place(f)?;
         }
-        if let Some(excerpt) = &self.excerpt {
+        if let Some(excerpt) = self.excerpt.as_ref().filter(|e| !e.text.is_empty()) {
             let (text, column) = window(
                 &excerpt.text,
                 excerpt.column.saturating_sub(excerpt.skipped) as usize,

@@ -97,6 +97,26 @@ pub struct Registry {
     pub mcp_server_export_domains: Vec<Arc<str>>,
 }
 
+impl Registry {
+    /// How the hosts of its services end, which all types of Nacos have in common.
+    pub fn suffix(&self) -> &str {
+        match &*self.registry_type {
+            "nacos2" | "nacos3" => "nacos",
+            stated => stated,
+        }
+    }
+
+    /// Whether it is one service, listed by its addresses, and need not be asked.
+    pub fn is_listed(&self) -> bool {
+        matches!(&*self.registry_type, "static" | "dns")
+    }
+
+    /// The host of that service.
+    pub fn listed_host(&self) -> String {
+        format!("{}.{}", self.name, self.registry_type)
+    }
+}
+
 /// Settings of one name.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]

@@ -27,9 +27,10 @@ pub use config::{Base64, ConfigMap, Secret};
 pub use deployment::{Deployment, PodTemplate, TemplateMeta};
 pub use ingress::{
     ANY_HOST, Ingress, IngressBackend, IngressClass, IngressPath, IngressPaths, IngressPort,
-    IngressRule, IngressServiceBackend, IngressTls, PathType, ResourceRef,
-    is_protecting_annotation, www,
+    IngressRule, IngressServiceBackend, IngressTls, PathType, ResourceRef, is_host,
+    is_protecting_annotation, misspelt_prefix, www,
 };
+pub(crate) use ingress::{PREFIXES, is_canary_annotation, is_true};
 pub use node::{NamespaceSpec, Node, NodeAddress, NodeInfo, NodeStatus};
 pub use pod::{
     Container, ContainerPort, EnvVar, Pod, PodCondition, PodIp, PodStatus, SecurityContext,

@@ -23,7 +23,7 @@ fn message<T: Message + Name + Default + Clone + Hosts>(
     document: &mut Node<'_>,
     findings: &mut Vec<Finding>,
 ) -> Option<T> {
-    unknown_fields(document, findings);
+    unknown_fields(document, Fault::UnknownField, findings);
     let spec = document.take("spec").map(|e| e.value);
     let Some(mut spec) = spec.filter(|n| !n.is_null()) else {
         return Some(T::default());
@@ -249,11 +249,12 @@ fn part<T: DeserializeOwned + Default>(
     }
 }
 
-// Unknown fields beside the spec are for Kubernetes to complain about, and so is every one within its kinds.
+// Unknown fields within the spec are for others to complain about: a newer Kubernetes may have them.
 macro_rules! kinds_with_spec {
     ($($kind:ident $(with $status:ident)?),* $(,)?) => {$(
         impl Readable for kube::$kind {
             fn read(mut document: Node<'_>, findings: &mut Vec<Finding>) -> Option<(Self, Self::Status)> {
+                unknown_fields(&document, Fault::Newer, findings);
                 let spec = part(&mut document, "spec", findings);
                 let status = kinds_with_spec!(@status document findings $($status)?);
                 Some((spec?, status?))
@@ -301,7 +302,7 @@ macro_rules! defined_kinds {
     ($group:ident: $($kind:ident $(with $status:ident)?),* $(,)?) => {$(
         impl Readable for $group::$kind {
             fn read(mut document: Node<'_>, findings: &mut Vec<Finding>) -> Option<(Self, Self::Status)> {
-                unknown_fields(&document, findings);
+                unknown_fields(&document, Fault::UnknownField, findings);
                 let span = document.span;
                 let spec = document.take("spec").map(|e| e.value).filter(|n| !n.is_null());
                 let mut spec = spec.unwrap_or(Node { value: Value::Map(Vec::new()), span });
@@ -338,12 +339,12 @@ defined_kinds!(higress: McpBridge, Http2Rpc, WasmPlugin);
 defined_kinds!(knative: Ingress);
 
 /// Reports what stands beside `metadata`, `spec` and `status`.
-fn unknown_fields(document: &Node<'_>, findings: &mut Vec<Finding>) {
+fn unknown_fields(document: &Node<'_>, fault: Fault, findings: &mut Vec<Finding>) {
     const KNOWN: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
     for entry in document.entries().unwrap_or_default() {
         if !KNOWN.contains(&&*entry.key) {
             findings.push(Finding {
-                fault: Fault::UnknownField,
+                fault,
                 path: Path::of(&entry.key),
                 span: entry.at,
                 message: format!("unknown field `{}`", entry.key),

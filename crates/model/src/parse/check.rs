@@ -26,6 +26,8 @@ pub(super) struct Finding {
 pub(super) enum Fault {
     /// A field that the kind does not have. Istio's API server drops it, istiod overlooks it.
     UnknownField,
+    /// A field that no version known here has, in metadata or in an object of Kubernetes: a newer version may have it.
+    Newer,
     /// A key that stands twice.
     DuplicateKey,
     /// A name that no API server would take.

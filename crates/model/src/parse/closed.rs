@@ -15,9 +15,10 @@ use std::sync::Arc;
 
 use super::check::{Fault, Finding};
 use super::node::{Entry, Node, Path, Span, Step, Value};
-use super::{DEFAULT_NAMESPACE, Document, Reader, Remark, code, meta, read_kind, readings, yaml};
+use super::{DEFAULT_NAMESPACE, Reader, Remark, code, head, meta, read_kind, readings, yaml};
 use crate::closed::{Closed, EVERY_SERVICE};
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::kinds::kube::is_true;
 use crate::kinds::{AnyObject, Kind};
 use crate::labels::Labels;
 use crate::object::{Meta, ObjectKey, ObjectName};
@@ -32,8 +33,9 @@ const UNSPECIFIED: &str = "UNSPECIFIED";
 pub(super) struct Substitutes<'a> {
     kind: Kind,
     meta: Meta,
-    /// The narrowest first. The first that is valid counts.
-    specs: Vec<Node<'a>>,
+    /// One for each host of a rule that names several, and else one. Of each the narrowest spec first: the first that is valid
+    /// counts.
+    specs: Vec<Vec<Node<'a>>>,
 }
 
 /// The specs of the substitutes of an object: of all readings of a document those that close the most, unless they close the same.
@@ -85,6 +87,21 @@ fn specs<'a>(kind: Kind, document: &Node<'a>) -> Vec<Node<'a>> {
     }
 }
 
+/// Whether objects of a kind may have a substitute.
+pub(super) fn may_protect(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::AuthorizationPolicy
+            | Kind::BackendTlsPolicy
+            | Kind::DestinationRule
+            | Kind::Ingress
+            | Kind::PeerAuthentication
+            | Kind::RequestAuthentication
+            | Kind::TrafficExtension
+            | Kind::WasmPlugin
+    )
+}
+
 /// The fields that say for which workloads a policy is.
 const COVERS: [&str; 3] = ["selector", "targetRefs", "targetRef"];
 
@@ -111,7 +128,7 @@ pub(super) fn contradiction(kind: Kind, document: &Node<'_>) -> Option<Finding> 
 /// Whether what an object of a kind that protects says is not read in part, because of a fault that others may have.
 pub(super) fn leaves_unread(kind: Kind, finding: &Finding) -> bool {
     let is_twice = finding.fault == Fault::DuplicateKey;
-    if !is_twice && finding.fault != Fault::UnknownField {
+    if !is_twice && !matches!(finding.fault, Fault::Newer | Fault::UnknownField) {
         return false;
     }
     let mut fields = finding.path.0.iter().map(|step| match step {
@@ -120,10 +137,9 @@ pub(super) fn leaves_unread(kind: Kind, finding: &Finding) -> bool {
     });
     match (fields.next(), fields.next()) {
         (Some("status"), _) => false,
-        // Annotations may say whether it protects, and the namespace what.
+        // Annotations may say whether it protects, and the namespace what; what is not known may have been any of them.
         (Some("metadata"), within) => {
-            is_twice && matches!(within, None | Some("annotations" | "namespace"))
-                || kind == Kind::Ingress && within.is_some_and(ingress::is_annotations)
+            !is_twice || matches!(within, None | Some("annotations" | "namespace"))
         }
         _ => {
             kind != Kind::DestinationRule
@@ -274,8 +290,7 @@ fn audits(document: &Node<'_>) -> bool {
         node.as_str()
     };
     let dry_run = text(&["metadata", "annotations", "istio.io/dry-run"]);
-    text(&["spec", "action"]) == Some("AUDIT")
-        || matches!(dry_run, Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
+    text(&["spec", "action"]) == Some("AUDIT") || dry_run.is_some_and(is_true)
 }
 
 fn node(value: Value<'_>) -> Node<'_> {
@@ -302,20 +317,6 @@ fn map<'a>(fields: Vec<(&'static str, Node<'a>)>) -> Node<'a> {
     node(Value::Map(fields.into_iter().map(entry).collect()))
 }
 
-/// The kind of an object, which may say less than it should where it is an item of a list of that kind.
-fn kind_of(node: &Node<'_>, listed: &str, group: &str) -> Option<Kind> {
-    let text = |field: &str| {
-        node.get(field)
-            .and_then(Node::as_str)
-            .filter(|text| !text.is_empty())
-    };
-    let kind = text("kind").unwrap_or(listed);
-    let group = text("apiVersion").map_or(group, |version| {
-        version.split_once('/').map_or("", |(group, _)| group)
-    });
-    Kind::find(group, kind)
-}
-
 impl Reader<'_> {
     /// What may stand in place of an object, of all that its document may mean; `None` where it protects nothing.
     pub(super) fn substitutes<'d, 'n: 'd>(
@@ -326,18 +327,23 @@ impl Reader<'_> {
         line: u32,
     ) -> Option<Substitutes<'n>> {
         let specs = specs_of(kind, documents.clone());
+        let specs = match kind {
+            _ if specs.is_empty() => Vec::new(),
+            Kind::DestinationRule => destination_rule::by_host(&specs, documents.clone()),
+            _ => vec![specs],
+        };
         let document = documents.clone().next().filter(|_| !specs.is_empty())?;
         let meta = meta.cloned();
         let meta = meta.unwrap_or_else(|| self.unnamed(document, line));
         Some(Substitutes { kind, meta, specs })
     }
 
-    /// The substitute of an object that is rejected because of `wrong`.
+    /// The substitutes of an object that is rejected because of `wrong`: its own, then those that stand beside it.
     pub(super) fn substitute(
         &self,
         substitutes: Substitutes<'_>,
         wrong: Option<&Diagnostic>,
-    ) -> Option<AnyObject> {
+    ) -> Vec<AnyObject> {
         let Substitutes {
             kind,
             mut meta,
@@ -347,17 +353,29 @@ impl Reader<'_> {
             // One of them may say that the policy is a dry run, which is in question.
             meta.annotations = Labels::default();
         }
-        let closed = Arc::new(Closed {
+        meta.closed = Some(Arc::new(Closed {
             path: wrong.map_or_else(Arc::default, |d| d.path.clone()),
             why: wrong.map_or_else(|| "it is not valid".into(), |d| d.message.clone()),
-        });
+        }));
+        let mut found: Vec<AnyObject> = Vec::new();
+        for specs in specs {
+            let mut meta = meta.clone();
+            if !found.is_empty() {
+                // No object that is written has such a name.
+                let name = format!("{}:{}", meta.name.name, found.len() + 1);
+                meta.name = ObjectName::new(meta.name.namespace.clone(), name);
+            }
+            found.extend(self.first_valid(kind, specs, &meta));
+        }
+        found
+    }
+
+    /// The object of the first spec that is valid.
+    fn first_valid(&self, kind: Kind, specs: Vec<Node<'_>>, meta: &Meta) -> Option<AnyObject> {
         specs.into_iter().find_map(|spec| {
-            let meta = Meta {
-                closed: Some(closed.clone()),
-                ..meta.clone()
-            };
+            let (document, meta) = (map(vec![("spec", spec)]), Some(meta.clone()));
             let mut findings = Vec::new();
-            let object = read_kind(kind, map(vec![("spec", spec)]), Some(meta), &mut findings)?;
+            let object = read_kind(kind, document, meta, &mut findings)?;
             let mut remarks = Vec::new();
             self.judge.object(&object, &mut remarks);
             let is_error = |r: &Remark| r.severity == Severity::Error;
@@ -366,18 +384,32 @@ impl Reader<'_> {
         })
     }
 
-    /// The substitute of a document of which the kind alone could be read for certain.
-    pub(super) fn substitute_unread(
-        &self,
-        kind: Kind,
-        document: &Node<'_>,
-        line: u32,
-        wrong: Option<&Diagnostic>,
-    ) -> Option<AnyObject> {
+    /// The substitutes of a document of which the kind alone could be read for certain.
+    fn substitutes_unread(&self, kind: Kind, document: &Node<'_>, line: u32) -> Vec<AnyObject> {
         let raw = meta::read(document, kind, DEFAULT_NAMESPACE, &mut Vec::new());
         let meta = raw.map(|raw| self.meta(raw, line));
-        let substitutes = self.substitutes(kind, std::iter::once(document), meta.as_ref(), line)?;
-        self.substitute(substitutes, wrong)
+        let substitutes = self.substitutes(kind, std::iter::once(document), meta.as_ref(), line);
+        let wrong = self.parsed.diagnostics.last();
+        let found = substitutes.map(|substitutes| self.substitute(substitutes, wrong));
+        found.unwrap_or_default()
+    }
+
+    /// Gives the last document its substitute, and adds those that stand beside it.
+    pub(super) fn put(&mut self, substitutes: Vec<AnyObject>) {
+        let mut substitutes = substitutes.into_iter();
+        let (Some(own), Some(document)) = (substitutes.next(), self.parsed.documents.last_mut())
+        else {
+            return;
+        };
+        let (line, key) = (document.line, own.key());
+        document.substitute = Some(own);
+        for substitute in substitutes {
+            self.refused(line, Some(substitute.key()));
+            if let Some(document) = self.parsed.documents.last_mut() {
+                document.substitute = Some(substitute);
+                document.beside = Some(key.clone());
+            }
+        }
     }
 
     /// Closes what a document that is not read would be for who reads the first of two kinds or versions.
@@ -410,7 +442,7 @@ impl Reader<'_> {
         key: Option<&ObjectKey>,
     ) {
         for reading in readings {
-            let Some(kind) = kind_of(reading, "", "") else {
+            let Some(kind) = head::kinds(reading, "").into_iter().next() else {
                 continue;
             };
             let raw = meta::read(reading, kind, DEFAULT_NAMESPACE, &mut Vec::new());
@@ -426,45 +458,33 @@ impl Reader<'_> {
         }
     }
 
-    /// Closes an object that stands where nothing is read.
-    pub(super) fn close_unread(&mut self, item: &Node<'_>, kind: &str, group: &str) {
-        if let Some(kind) = kind_of(item, kind, group) {
-            self.add_closed(item, item.span.line, kind);
-        }
-    }
-
-    /// Adds the substitute of an object that is none of the documents, if it protects something; whether it does.
+    /// Adds the substitutes of an object that is none of the documents, if it protects something; whether it does.
     pub(super) fn add_closed(&mut self, node: &Node<'_>, line: u32, kind: Kind) -> bool {
-        let wrong = self.parsed.diagnostics.last();
-        let Some(substitute) = self.substitute_unread(kind, node, line, wrong) else {
-            return false;
-        };
-        self.parsed.documents.push(Document {
-            line,
-            key: Some(substitute.key()),
-            object: None,
-            substitute: Some(substitute),
-        });
-        true
+        let substitutes = self.substitutes_unread(kind, node, line);
+        if let Some(own) = substitutes.first() {
+            self.refused(line, Some(own.key()));
+        }
+        let protects = !substitutes.is_empty();
+        self.put(substitutes);
+        protects
     }
 
-    /// Gives the document that was just refused the substitute of an object of that kind, if it protects something; whether it
+    /// Gives the document that was just refused the substitutes of an object of that kind, if it protects something; whether it
     /// does.
     pub(super) fn close(&mut self, node: &Node<'_>, line: u32, kind: Kind) -> bool {
-        let wrong = self.parsed.diagnostics.last();
-        let substitute = self.substitute_unread(kind, node, line, wrong);
-        let (Some(substitute), Some(document)) = (substitute, self.parsed.documents.last_mut())
+        let substitutes = self.substitutes_unread(kind, node, line);
+        let (Some(own), Some(document)) = (substitutes.first(), self.parsed.documents.last_mut())
         else {
             return false;
         };
-        document.key = Some(substitute.key());
-        document.substitute = Some(substitute);
+        document.key = Some(own.key());
+        self.put(substitutes);
         true
     }
 
     /// The metadata of an object without a name: it is called by where it stands.
     fn unnamed(&self, document: &Node<'_>, line: u32) -> Meta {
-        let namespace = document.get("metadata").and_then(|m| m.get("namespace"));
+        let namespace = head::near(document, "metadata").and_then(|m| head::near(m, "namespace"));
         let namespace = namespace.and_then(Node::as_str).filter(|n| !n.is_empty());
         let file = self.file.file_name().unwrap_or_default().display();
         let name = ObjectName::new(

@@ -1,7 +1,8 @@
 //! What others have to say about an object while it is read, and where in the text that is.
 
-use super::Reader;
+use super::check::{Fault, Finding};
 use super::node::{Node, Path, Span, Step, Value};
+use super::{MOST_FINDINGS, Reader, code};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::kinds::{AnyObject, Kind};
 
@@ -140,6 +141,30 @@ impl Reader<'_> {
             };
         }
         Some(span)
+    }
+
+    /// Takes out the remarks about unknown fields, as findings.
+    pub(super) fn unknown_fields(&mut self, remarks: &mut Vec<Remark>, line: u32) -> Vec<Finding> {
+        let mut count = 0;
+        let (unknown, others): (Vec<Remark>, Vec<Remark>) =
+            std::mem::take(remarks).into_iter().partition(|remark| {
+                let is_unknown = remark.code == code::UNKNOWN_FIELD && count < MOST_FINDINGS;
+                count += usize::from(is_unknown);
+                is_unknown
+            });
+        *remarks = others;
+        let at_top = Span {
+            line,
+            ..Span::default()
+        };
+        let finding = |remark: Remark| Finding {
+            fault: Fault::UnknownField,
+            span: self.locate(&remark.path).unwrap_or(at_top),
+            path: remark.path,
+            message: remark.message,
+            help: remark.help,
+        };
+        unknown.into_iter().map(finding).collect()
     }
 
     /// A remark as it is shown.

@@ -3,11 +3,27 @@
 use std::collections::BTreeMap;
 
 use super::check::field_help;
+use super::head::{self, near};
+use super::nearest::distance;
 use super::node::{Entry, Node, Step, Value};
 use super::{Reader, code, yaml};
 
 /// The fields of a list.
 const FIELDS: [&str; 4] = ["apiVersion", "items", "kind", "metadata"];
+
+/// Whether a kind is that of lists of any kind, misspelt or not.
+pub(super) fn is_list(kind: &str) -> bool {
+    distance(kind, "List") <= 1
+}
+
+/// The kind of what a list holds, empty where each item says its own; none where a kind is not that of a list.
+pub(super) fn listed(kind: &str) -> Option<&str> {
+    if is_list(kind) {
+        return Some("");
+    }
+    let (of, end) = kind.split_at_checked(kind.len().saturating_sub("List".len()))?;
+    end.eq_ignore_ascii_case("List").then_some(of)
+}
 
 impl Reader<'_> {
     /// Reads each object of a list; items that name no kind have that of the list.
@@ -19,8 +35,7 @@ impl Reader<'_> {
         api_version: &str,
         twice: Vec<yaml::Duplicate<'n>>,
     ) {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        let of_items = self.of_items(line, kind, group, twice);
+        let of_items = self.of_items(line, kind, twice);
         let is_unknown = |entry: &&Entry<'n>| !FIELDS.contains(&&*entry.key);
         let unknown: Vec<Entry<'n>> = match node.entries() {
             Some(entries) => entries.iter().filter(is_unknown).cloned().collect(),
@@ -34,7 +49,7 @@ impl Reader<'_> {
             let message = format!("unknown field `{}`", entry.key);
             let help = field_help(&entry.key, FIELDS.into_iter());
             self.refuse(&at, line, code::UNKNOWN_FIELD, message, help);
-            self.close_items(&entry.value, kind, group);
+            self.close_items(&entry.value, kind);
         }
         let items = match node.take("items").map(|entry| entry.value) {
             Some(items) => items,
@@ -50,18 +65,19 @@ impl Reader<'_> {
             _ => {
                 let message = format!("expected a list, found {}", items.value.form());
                 self.refuse(&items, line, code::INVALID, message, None);
+                self.close_items(&items, kind);
             }
         }
     }
 
-    /// Refuses a list whose kind is written in other letters, and closes what its items are to protect.
-    pub(super) fn list_in_other_letters(&mut self, node: &Node<'_>, line: u32, kind: &str) {
+    /// Refuses a list whose kind is misspelt, and closes what its items are to protect.
+    pub(super) fn misspelt_list(&mut self, node: &Node<'_>, line: u32, kind: &str) {
         let message = format!("unknown kind {kind:?}");
         let help = Some("did you mean List?".to_owned());
         let at = node.get("kind").unwrap_or(node);
         self.refuse(at, line, code::UNKNOWN_KIND, message, help);
-        if let Some(items) = node.get("items") {
-            self.close_items(items, "", "");
+        if let Some(items) = near(node, "items") {
+            self.close_items(items, "");
         }
     }
 
@@ -101,7 +117,6 @@ impl Reader<'_> {
         &mut self,
         line: u32,
         kind: &str,
-        group: &str,
         twice: Vec<yaml::Duplicate<'n>>,
     ) -> BTreeMap<usize, Vec<yaml::Duplicate<'n>>> {
         let mut of_items: BTreeMap<usize, Vec<_>> = BTreeMap::new();
@@ -124,17 +139,32 @@ impl Reader<'_> {
             let message = duplicate.message();
             self.refuse(&at, line, code::DUPLICATE_KEY, message, None);
             if duplicate.path.0.first().is_some_and(is_items) {
-                self.close_items(&duplicate.earlier, kind, group);
+                self.close_items(&duplicate.earlier, kind);
             }
         }
         of_items
     }
 
-    fn close_items(&mut self, items: &Node<'_>, kind: &str, group: &str) {
-        if let Value::Seq(items) = &items.value {
-            items
+    /// Closes what the items of a list are to protect that is not read; items that name no kind have that of the list. They may
+    /// stand in a map, or one of them in the place of all.
+    pub(super) fn close_items(&mut self, items: &Node<'_>, kind: &str) {
+        match &items.value {
+            Value::Seq(all) => all.iter().for_each(|item| self.close_item(item, kind)),
+            Value::Map(all) if near(items, "metadata").is_none() => all
                 .iter()
-                .for_each(|item| self.close_unread(item, kind, group));
+                .for_each(|entry| self.close_item(&entry.value, kind)),
+            Value::Map(_) => self.close_item(items, kind),
+            _ => {}
         }
+    }
+
+    /// Closes an object, or a list, that stands where nothing is read.
+    fn close_item(&mut self, item: &Node<'_>, kind: &str) {
+        let stated = near(item, "kind").and_then(Node::as_str);
+        if let Some((of, items)) = stated.and_then(listed).zip(near(item, "items")) {
+            return self.close_items(items, of);
+        }
+        let mut kinds = head::kinds(item, kind).into_iter();
+        kinds.any(|kind| self.add_closed(item, item.span.line, kind));
     }
 }

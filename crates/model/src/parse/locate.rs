@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 use crate::diagnostic::Excerpt;
 
 use super::node::{Node, Span, Value};
-use super::yaml;
+use super::{secret, yaml};
 
 /// A text by the places of its fields. Documents are read when one of their fields is asked for.
 pub struct Locator<'a> {
@@ -34,7 +34,11 @@ impl<'a> Locator<'a> {
             path => path,
         };
         let span = walk(object, path);
-        super::excerpt(&self.lines, span)
+        let mut excerpt = super::excerpt(&self.lines, span)?;
+        if secret::is_in(object) {
+            secret::conceal(&mut excerpt);
+        }
+        Some(excerpt)
     }
 
     fn object(&self, line: u32) -> Option<&Node<'a>> {

@@ -8,8 +8,8 @@ use crate::labels::Labels;
 use crate::object::{Maker, ObjectName, Timestamp};
 
 use super::check::{Fault, Finding};
-use super::nearest::distance;
-use super::node::{Node, Path, Value};
+use super::head::{is_near, near};
+use super::node::{Entry, Node, Path, Value};
 
 /// What a manifest says of the object itself.
 #[derive(Default)]
@@ -19,8 +19,8 @@ pub(super) struct RawMeta {
     pub(super) annotations: Labels,
     pub(super) created: Option<Timestamp>,
     pub(super) maker: Option<Arc<Maker>>,
-    pub(super) uid: String,
-    pub(super) resource_version: String,
+    pub(super) uid: Arc<str>,
+    pub(super) resource_version: Arc<str>,
     pub(super) generation: i64,
 }
 
@@ -41,40 +41,42 @@ pub(super) fn read(
             help: help.map(str::to_owned),
         });
     };
-    let Some(metadata) = document.get("metadata").filter(|m| m.entries().is_some()) else {
-        report(
-            path,
-            document,
-            "the object has no metadata".to_owned(),
-            None,
-        );
-        return None;
-    };
+    let stated = document.get("metadata");
+    let stated = stated.filter(|m| m.entries().is_some());
+    let metadata = stated.or_else(|| {
+        let misspelt = misspelt_metadata(document);
+        let help = misspelt.map(|entry| format!("did you mean `metadata` by `{}`?", entry.key));
+        let message = "the object has no metadata".to_owned();
+        report(path.clone(), document, message, help.as_deref());
+        // What is refused is called as it was to be.
+        misspelt.map(|entry| &entry.value)
+    })?;
     let mut text = |field: &str| match metadata.get(field).map(|n| (n, &n.value)) {
         None | Some((_, Value::Null)) => String::new(),
         Some((_, Value::String(text))) => text.to_string(),
         Some((node, other)) => {
             let message = format!("expected text, found {other}");
-            report(
-                path.with(field),
-                node,
-                message,
-                Some("put the value in quotes"),
-            );
+            let help = Some("put the value in quotes");
+            report(path.with(field), node, message, help);
             String::new()
         }
     };
-    let (name, namespace) = (text("name"), text("namespace"));
-    let (uid, resource_version) = (text("uid"), text("resourceVersion"));
+    let name = text("name");
+    let namespace = match metadata.get("namespace") {
+        Some(_) => text("namespace"),
+        // A misspelt one is reported below, and what protects is to close the namespace that was meant.
+        None => near(metadata, "namespace")
+            .and_then(Node::as_str)
+            .unwrap_or_default()
+            .to_owned(),
+    };
+    let (uid, resource_version) = (shared(text("uid")), shared(text("resourceVersion")));
     let generated = !text("generateName").is_empty();
     let time = text("creationTimestamp");
     let created = timestamp(&time);
-    if let Some(node) = metadata.get("creationTimestamp")
-        && created.is_none()
-        && !time.is_empty()
-    {
+    if let Some(message) = untimely(&time, created) {
+        let node = metadata.get("creationTimestamp").unwrap_or(metadata);
         let help = Some("expected a time such as 2006-01-02T15:04:05Z");
-        let message = format!("{time:?} is no time");
         report(path.with("creationTimestamp"), node, message, help);
     }
     if name.is_empty() {
@@ -86,11 +88,11 @@ pub(super) fn read(
         Scope::Namespaced if namespace.is_empty() => default_namespace,
         Scope::Namespaced => &namespace,
     };
-    let misspelt = misspelt(metadata, &path);
+    let unknown = unknown_fields(metadata, &path);
     let mut pairs = |field: &str| pairs(metadata, field, &path, &mut report);
     let (labels, annotations) = (pairs("labels"), pairs("annotations"));
     check_names(kind, metadata, [&name, namespace], &path, findings);
-    findings.extend(misspelt);
+    findings.extend(unknown);
     Some(RawMeta {
         labels,
         annotations,
@@ -103,25 +105,61 @@ pub(super) fn read(
     })
 }
 
-/// Fields that are not known, and are near to one that says what an object is or does. Others may come from newer versions.
-fn misspelt(metadata: &Node<'_>, path: &Path) -> Vec<Finding> {
-    const FIELDS: [&str; 4] = ["annotations", "labels", "name", "namespace"];
+/// A text to keep. Empty ones take no room.
+fn shared(text: String) -> Arc<str> {
+    match text.is_empty() {
+        true => Arc::default(),
+        false => text.into(),
+    }
+}
+
+/// What is wrong with a time that cannot be read.
+fn untimely(time: &str, read: Option<Timestamp>) -> Option<String> {
+    (read.is_none() && !time.is_empty()).then(|| format!("{time:?} is not a time"))
+}
+
+/// The field that is called nearly as `metadata`, if it holds a map.
+fn misspelt_metadata<'n, 'a>(document: &'n Node<'a>) -> Option<&'n Entry<'a>> {
+    let mut entries = document.entries()?.iter();
+    entries.find(|entry| is_near(&entry.key, "metadata") && entry.value.entries().is_some())
+}
+
+/// Fields that say what an object is or does.
+const OF_OBJECT: [&str; 4] = ["annotations", "labels", "name", "namespace"];
+
+/// Fields that others read, or that an API writes.
+const OF_API: [&str; 11] = [
+    "clusterName",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "managedFields",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+];
+
+/// Fields that are not known. One that is near to a field that says what an object is or does is misspelt; others may come from
+/// newer versions.
+fn unknown_fields(metadata: &Node<'_>, path: &Path) -> Vec<Finding> {
+    let is_known = |key: &str| OF_OBJECT.contains(&key) || OF_API.contains(&key) || key == "uid";
     let entries = metadata.entries().unwrap_or_default().iter();
-    let near = |key: &str| {
-        let is_near = |field: &&str| distance(key, field) <= if field.len() > 4 { 2 } else { 1 };
-        FIELDS.into_iter().find(is_near)
-    };
-    let unknown = entries.filter(|entry| !FIELDS.contains(&&*entry.key));
+    let unknown = entries.filter(|entry| !is_known(&entry.key));
     unknown
-        .filter_map(|entry| {
-            let field = near(&entry.key)?;
-            Some(Finding {
-                fault: Fault::UnknownField,
+        .map(|entry| {
+            let near = OF_OBJECT
+                .into_iter()
+                .find(|field| is_near(&entry.key, field));
+            Finding {
+                fault: near.map_or(Fault::Newer, |_| Fault::UnknownField),
                 path: path.with(&entry.key),
                 span: entry.at,
                 message: format!("unknown field `{}`", entry.key),
-                help: Some(format!("did you mean `{field}`?")),
-            })
+                help: near.map(|field| format!("did you mean `{field}`?")),
+            }
         })
         .collect()
 }

@@ -206,6 +206,40 @@ pub enum Step {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Path(pub Vec<Step>);
 
+/// Where a value stands, for who walks through a tree: a path that costs nothing until it is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'p> {
+    /// The top of an object.
+    Top,
+    /// The value of a key of what stands there.
+    Field(&'p Place<'p>, &'p str),
+    /// An item of the list that stands there, counted from 0.
+    Item(&'p Place<'p>, usize),
+}
+
+impl Place<'_> {
+    /// The way to it.
+    pub fn path(&self) -> Path {
+        let mut steps = Vec::new();
+        let mut at = self;
+        loop {
+            at = match *at {
+                Place::Top => break,
+                Place::Field(above, name) => {
+                    steps.push(Step::Field(name.into()));
+                    above
+                }
+                Place::Item(above, index) => {
+                    steps.push(Step::Index(index));
+                    above
+                }
+            };
+        }
+        steps.reverse();
+        Path(steps)
+    }
+}
+
 impl Path {
     pub(super) fn of(field: &str) -> Self {
         Self(vec![Step::Field(field.into())])

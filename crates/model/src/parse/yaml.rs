@@ -3,13 +3,15 @@
 //! The text is cut at its `---` lines first, so that a document that cannot be read leaves the others alone. Size and
 //! depth are bounded; a document of aliases of aliases counts with the size it would have written out.
 
+mod quoted;
+
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span as RawSpan, Tag};
 
 use super::node::{Entry, Node, Path, Span, Step, Value};
-use super::scalar;
+use super::{json, scalar};
 
 /// Levels of maps and lists in one document.
 const MAX_DEPTH: usize = 96;
@@ -17,8 +19,11 @@ const MAX_DEPTH: usize = 96;
 const MAX_NODES: usize = 2_000_000;
 /// Texts of one document that may end with a colon in a list.
 const MAX_COLONS: usize = 1000;
-/// Keys of one document that are told to stand twice.
+/// Duplicate keys of one document that are reported.
 const MAX_DUPLICATES: usize = 1000;
+/// What the paths of duplicate keys of one document may take, in bytes; beyond it no more are reported. A key may be as long as the
+/// document, and stands in the path of every key below it.
+const MAX_PATH_BYTES: usize = 1 << 20;
 
 /// A document of a text.
 pub(super) struct Document<'a> {
@@ -36,7 +41,8 @@ pub(super) struct Document<'a> {
 pub(super) struct Duplicate<'a> {
     pub(super) path: Path,
     pub(super) span: Span,
-    pub(super) first_line: u32,
+    /// The line of the first; none where it is not known, in JSON that is not YAML.
+    pub(super) first_line: Option<u32>,
     /// What stands there first, and is not in the tree.
     pub(super) earlier: Node<'a>,
 }
@@ -44,12 +50,48 @@ pub(super) struct Duplicate<'a> {
 impl Duplicate<'_> {
     /// What is wrong, in a sentence.
     pub(super) fn message(&self) -> String {
-        format!("the key stands twice, first on line {}", self.first_line)
+        message(self.first_line)
+    }
+}
+
+/// What is wrong with a key that stands twice, in a sentence.
+pub(super) fn message(first_line: Option<u32>) -> String {
+    match first_line {
+        Some(line) => format!("the key stands twice, first on line {line}"),
+        None => "the key stands twice".to_owned(),
+    }
+}
+
+/// The duplicate keys of a document, as far as they are reported: the first always is.
+#[derive(Default)]
+pub(super) struct Duplicates<'a> {
+    all: Vec<Duplicate<'a>>,
+    path_bytes: usize,
+}
+
+impl<'a> Duplicates<'a> {
+    /// Whether one more is reported.
+    pub(super) fn has_room(&self) -> bool {
+        self.all.len() < MAX_DUPLICATES && self.path_bytes < MAX_PATH_BYTES
+    }
+
+    /// Adds one, where there is room.
+    pub(super) fn push(&mut self, duplicate: Duplicate<'a>) {
+        let bytes = duplicate.path.0.iter().map(|step| match step {
+            Step::Field(name) => size_of::<Step>() + name.len(),
+            Step::Index(_) => size_of::<Step>(),
+        });
+        self.path_bytes += bytes.sum::<usize>();
+        self.all.push(duplicate);
+    }
+
+    pub(super) fn into_vec(self) -> Vec<Duplicate<'a>> {
+        self.all
     }
 }
 
 /// Text that is no YAML.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct SyntaxError {
     pub(super) span: Span,
     pub(super) message: String,
@@ -80,7 +122,8 @@ pub(super) struct Part<'a> {
     /// Line of its first content, counted from 1.
     pub(super) line: u32,
     first_line: u32,
-    text: &'a str,
+    /// Its text.
+    pub(super) text: &'a str,
 }
 
 impl<'a> Part<'a> {
@@ -88,22 +131,30 @@ impl<'a> Part<'a> {
     pub(super) fn read(&self) -> Option<Document<'a>> {
         let mut builder = Builder::new(self.first_line - 1);
         let mut node = builder.read(self.text);
+        let mut duplicates = builder.duplicates;
+        if let Err(error) = &node
+            && let Some((read, found)) = quoted::read(self.text, self.first_line - 1, error)
+        {
+            node = Ok(Some(read));
+            duplicates = found;
+        }
         if node.is_err() && self.text.trim_start().starts_with('{') {
+            let span = Span {
+                line: self.line,
+                column: 1,
+                length: 0,
+            };
             // JSON has escapes that YAML does not know.
-            if let Ok(json) = serde_json::from_str(self.text) {
-                let span = Span {
-                    line: self.line,
-                    column: 1,
-                    length: 0,
-                };
+            if let Ok((json, found)) = json::read(self.text.as_bytes(), span) {
                 node = Ok(Some(Node::from_json(json, span)));
+                duplicates = found;
             }
         }
         Some(Document {
             line: self.line,
             text: self.text,
             node: node.transpose()?,
-            duplicates: builder.duplicates,
+            duplicates: duplicates.into_vec(),
         })
     }
 }
@@ -168,7 +219,7 @@ struct Builder<'a> {
     lines_before: u32,
     stack: Vec<Frame<'a>>,
     anchors: HashMap<usize, Node<'a>>,
-    duplicates: Vec<Duplicate<'a>>,
+    duplicates: Duplicates<'a>,
     nodes: usize,
     /// How often a text was taken for one that ends with a colon.
     colons: usize,
@@ -181,7 +232,7 @@ impl<'a> Builder<'a> {
             lines_before,
             stack: Vec::new(),
             anchors: HashMap::new(),
-            duplicates: Vec::new(),
+            duplicates: Duplicates::default(),
             nodes: 0,
             colons: 0,
             root: None,
@@ -432,21 +483,22 @@ impl<'a> Builder<'a> {
         if doubled.is_empty() {
             return;
         }
-        let within = self.path();
+        // A path costs what the keys above are long, so none is made for what is not reported.
+        let within = self.duplicates.has_room().then(|| self.path());
         let ats: Vec<Span> = entries.iter().map(|entry| entry.at).collect();
         let mut kept = Vec::with_capacity(entries.len() - doubled.len());
         for (index, entry) in std::mem::take(entries).into_iter().enumerate() {
-            match doubled.get(&index) {
-                None => kept.push(entry),
-                Some(later) if self.duplicates.len() < MAX_DUPLICATES => {
-                    self.duplicates.push(Duplicate {
-                        path: within.with(&entry.key),
-                        span: ats[*later],
-                        first_line: entry.at.line,
-                        earlier: entry.value,
-                    });
-                }
-                Some(_) => {}
+            let Some(later) = doubled.get(&index) else {
+                kept.push(entry);
+                continue;
+            };
+            if let Some(within) = within.as_ref().filter(|_| self.duplicates.has_room()) {
+                self.duplicates.push(Duplicate {
+                    path: within.with(&entry.key),
+                    span: ats[*later],
+                    first_line: Some(entry.at.line),
+                    earlier: entry.value,
+                });
             }
         }
         *entries = kept;

@@ -75,6 +75,7 @@ proptest! {
                 "- ", "? ", ": ", "{", "}", "[", "]", ",", "&a ", "*a ", "!!str ", "! ", "|", ">", "'", "\"", "#", "\n",
                 "\n  ", "\n---\n", "...", "%YAML 1.2", "<<: ", "~", "\t", "é", "\\u", "a", "1", "kind: List", "items:",
                 "apiVersion: v1", "kind: ServiceList", "metadata: {name: a}", "spec: ", "\u{feff}", "\r\n",
+                "kind: Ingress", "kind: DestinationRule", "host: a", "hosts: [", "tls", "\nnginx.ingress.kubernetes.io/auth-url: x",
             ]),
             0..60,
         )
@@ -123,7 +124,16 @@ fn texts_made_to_take_long_do_not() {
         "x: y, ".repeat(10),
         "  <<: *a\n".repeat(20_000)
     );
-    for text in [deep, wide, keys, same, quotes, documents, merges] {
+    let kinds = format!("{}x: [", "kind: DestinationRul\n".repeat(20_000));
+    let hosts = format!(
+        "kind: DestinationRule\n{}tls: [",
+        (0..20_000)
+            .map(|i| format!("host: h{i}\n"))
+            .collect::<String>()
+    );
+    for text in [
+        deep, wide, keys, same, quotes, documents, merges, kinds, hosts,
+    ] {
         read(&text);
     }
 }

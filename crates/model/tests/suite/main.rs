@@ -6,3 +6,4 @@ mod misspelt;
 mod parse;
 mod tables;
 mod templates;
+mod unsaid;

@@ -132,6 +132,23 @@ spec:
 }
 
 #[test]
+fn what_protects_is_closed_where_a_key_of_json_that_is_not_yaml_stands_twice() {
+    let text = r#"{"apiVersion": "security.istio.io/v1", "kind": "AuthorizationPolicy",
+        "metadata": {"name": "a", "annotations": {"note": "\ud83d\ude00"}},
+        "spec": {"action": "DENY", "rules": [{}], "rules": []}}"#;
+    let parsed = parse(text, &Path::new("f.json").into(), Validation::Warn);
+    let found = said(&parsed);
+    assert!(
+        found[0].contains("spec.rules: the key stands twice"),
+        "{found:?}"
+    );
+    let [policy] = parsed.documents.as_slice() else {
+        panic!("{:?}", parsed.documents)
+    };
+    assert!(policy.object.is_none() && policy.substitute.is_some());
+}
+
+#[test]
 fn a_broken_document_leaves_the_others_alone() {
     let parsed = strict(
         "\

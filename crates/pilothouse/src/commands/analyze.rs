@@ -1,9 +1,10 @@
 //! `pilothouse analyze`: what is wrong between objects, of files or of a server.
 
+mod contested;
 mod files;
 pub(super) mod live;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ use model::parse::Locator;
 use model::{Diagnostic, Namespace, Origin, Severity};
 use server::settings::IngressOptions;
 
+use super::flags::DomainFlag;
+use super::text::counted;
 use crate::findings::{self, Format, Verdict};
 use crate::log::say;
 use crate::out::out;
@@ -31,7 +34,7 @@ pub(crate) struct AnalyzeOptions {
     filename: Vec<PathBuf>,
 
     /// Analyse the configuration of a running server, through its debug pages.
-    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["paths", "filename", "cluster"])]
+    #[arg(long, alias = "http-addr", value_name = "HOST:PORT", conflicts_with_all = ["paths", "filename", "cluster"])]
     server: Option<String>,
 
     /// Another cluster of the mesh and its folder, to compare services with. May be repeated.
@@ -79,13 +82,17 @@ pub(crate) struct AnalyzeOptions {
     #[arg(long, alias = "networksConfig", value_name = "FILE")]
     mesh_networks: Option<PathBuf>,
 
-    /// Ingresses with annotations.
+    /// The domain of Services.
     #[command(flatten)]
-    ingress: IngressOptions,
+    domain: DomainFlag,
 
     /// Output format.
     #[arg(long, short = 'o', value_enum, default_value = "text")]
     output: Format,
+
+    /// Ingresses with annotations.
+    #[command(flatten, next_help_heading = "Ingresses with annotations")]
+    ingress: IngressOptions,
 }
 
 /// How bad a finding is, on the command line.
@@ -137,6 +144,24 @@ struct Outcome {
     checked: String,
 }
 
+/// Findings, each of them once: several analyzers may report the same.
+fn once(found: impl Iterator<Item = Diagnostic>) -> Vec<Diagnostic> {
+    let mut reported = BTreeSet::new();
+    let is_new = |found: &Diagnostic| {
+        let Diagnostic {
+            code,
+            object,
+            path,
+            message,
+            ..
+        } = found;
+        // What is no object is told apart by its file.
+        let origin = found.origin.clone().filter(|_| object.is_none());
+        reported.insert((*code, object.clone(), origin, path.clone(), message.clone()))
+    };
+    found.filter(is_new).collect()
+}
+
 /// Analyses and prints.
 ///
 /// # Errors
@@ -152,7 +177,8 @@ pub(crate) async fn run(options: &AnalyzeOptions) -> anyhow::Result<Verdict> {
             bail!("there is no analyzer {name} (see --list-analyzers)");
         }
     }
-    for suppression in options.suppress.iter().filter(|s| !s.is_known()) {
+    let is_known = |s: &&Suppression| s.is_known() || contested::CODES.contains(&s.code());
+    for suppression in options.suppress.iter().filter(|s| !is_known(s)) {
         say!(
             "pilothouse: --suppress: there is no code {}",
             suppression.code()
@@ -170,7 +196,12 @@ pub(crate) async fn run(options: &AnalyzeOptions) -> anyhow::Result<Verdict> {
         false => Verdict::Valid,
     };
     let least = options.output_threshold.severity();
+    let all = outcome.findings.len();
     outcome.findings.retain(|d| d.severity >= least);
+    if outcome.findings.len() < all {
+        let hidden = counted(all - outcome.findings.len(), "finding");
+        say!("pilothouse: --output-threshold hides {hidden}");
+    }
     quote(&mut outcome.findings);
     findings::print(&outcome.findings, &outcome.checked, options.output)?;
     Ok(verdict)
@@ -202,15 +233,20 @@ pub(super) fn quote(found: &mut [Diagnostic]) {
         };
         let locator = Locator::new(&text);
         for i in of_file {
-            let Some(d) = found.get_mut(i) else { continue };
-            let Some(Origin::File { line, .. }) = &mut d.origin else {
-                continue;
-            };
-            if let Some(excerpt) = locator.find(*line, &d.path) {
-                *line = excerpt.line;
-                d.excerpt = Some(excerpt);
+            if let Some(d) = found.get_mut(i) {
+                locate(d, &locator);
             }
         }
+    }
+}
+
+/// Puts to a finding about a field the line of the text that it stands on.
+pub(super) fn locate(found: &mut Diagnostic, locator: &Locator<'_>) {
+    if let Some(Origin::File { line, .. }) = &mut found.origin
+        && let Some(excerpt) = locator.find(*line, &found.path)
+    {
+        *line = excerpt.line;
+        found.excerpt = Some(excerpt);
     }
 }
 
@@ -264,6 +300,18 @@ spec:
     }
 
     #[test]
+    fn services_are_found_in_the_domain_of_the_mesh() {
+        let text = ROUTE.replace("host: reviews", "host: reviews.shop.svc.corp.internal")
+            + "---\n{apiVersion: v1, kind: Service, metadata: {name: reviews, namespace: shop}, spec: {ports: [{name: http, port: 80}]}}\n";
+        let unknown = |flags: &[&str]| {
+            let found = found(&text, flags);
+            found.iter().any(|line| line.starts_with("IST0101"))
+        };
+        assert!(unknown(&[]));
+        assert!(!unknown(&["--domain", "corp.internal"]));
+    }
+
+    #[test]
     fn findings_name_the_line_of_the_field() {
         assert_eq!(
             found(ROUTE, &[]),
@@ -298,5 +346,138 @@ spec:
     fn the_gateway_that_the_mesh_config_names_is_there_and_nothing_is_said_about_it() {
         let gateway = "{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: g}, spec: {selector: {istio: ingressgateway}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}}";
         assert_eq!(found(gateway, &[]), [""; 0]);
+    }
+
+    /// Those of the codes of generation.
+    fn contested(text: &str) -> Vec<String> {
+        let all = found(text, &[]).into_iter();
+        let ours = all.filter_map(|line| {
+            let (code, told) = line.split_once(' ')?;
+            let (_, message) = told.split_once(": ")?;
+            let is_ours = contested::CODES.contains(&code);
+            is_ours.then(|| format!("{code}: {message}"))
+        });
+        ours.collect()
+    }
+
+    #[test]
+    fn a_host_of_an_older_service_entry_is_found() {
+        let entry = |namespace: &str, year: &str| {
+            format!(
+                "{{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {{name: api, namespace: {namespace}, creationTimestamp: \"{year}-01-01T00:00:00Z\"}}, spec: {{hosts: [api.example.com], ports: [{{number: 443, name: tls, protocol: TLS}}], resolution: DNS}}}}\n---\n"
+            )
+        };
+        let both = [entry("shop", "2026"), entry("bank", "2025")].concat();
+        assert_eq!(
+            contested(&both),
+            [
+                "PIL0512: proxies of other namespaces than shop reach api.example.com as ServiceEntry bank/api says, which is older"
+            ]
+        );
+    }
+
+    #[test]
+    fn of_two_without_a_date_none_is_called_older() {
+        let ingress = |namespace: &str| {
+            format!(
+                "{{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {{name: web, namespace: {namespace}}}, spec: {{ingressClassName: nginx, rules: [{{host: a.test, http: {{paths: [{{path: /, pathType: Prefix, backend: {{service: {{name: web, port: {{number: 80}}}}}}}}]}}}}]}}}}\n---\n"
+            )
+        };
+        let both = [ingress("shop"), ingress("bank")].concat();
+        let all = found(&both, &["--ingress-class", "nginx"]);
+        let lost: Vec<&String> = all.iter().filter(|f| f.starts_with("PIL0724")).collect();
+        assert!(!lost.is_empty(), "{all:?}");
+        let why =
+            "belongs to the namespace bank: Ingress bank/web claims it and comes first by name";
+        assert!(lost[0].contains(why), "{lost:?}");
+    }
+
+    #[test]
+    fn a_port_of_a_gateway_is_found_lost_where_its_proxies_are_known_or_do_not_matter() {
+        let gateway = |namespace: &str, name: &str, protocol: &str, year: &str| {
+            format!(
+                "{{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {{name: {name}, namespace: {namespace}, creationTimestamp: \"{year}-01-01T00:00:00Z\"}}, spec: {{selector: {{app: edge}}, servers: [{{port: {{number: 8080, name: a, protocol: {protocol}}}, hosts: ['*']}}]}}}}\n---\n"
+            )
+        };
+        let deployment = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: edge, namespace: bank}, spec: {selector: {matchLabels: {app: edge}}, template: {metadata: {labels: {app: edge, version: v1}}, spec: {containers: [{name: proxy, image: proxy}]}}}}\n---\n";
+        let lost = |holder: &str, held: &str, wanted: &str| {
+            format!(
+                "PIL0501: the server is not served on port 8080: Gateway {holder} serves {held} there, which cannot share a port with {wanted}"
+            )
+        };
+        let bank = gateway("bank", "web", "HTTP", "2026");
+        let older = gateway("evil", "mine", "TCP", "2025");
+        let both = [bank.clone(), older].concat();
+        // Whoever has the proxy decides.
+        assert_eq!(contested(&both), [""; 0]);
+        let with_proxy = [both, deployment.to_owned()].concat();
+        assert_eq!(contested(&with_proxy), [lost("bank/web", "HTTP", "TCP")]);
+        let own = [bank.clone(), gateway("bank", "db", "TCP", "2025")].concat();
+        assert_eq!(contested(&own), [lost("bank/db", "TCP", "HTTP")]);
+        // A proxy may have more labels, and so serve more Gateways.
+        let other = gateway("bank", "front", "HTTP", "2026").replace("app: edge", "tier: front");
+        assert_eq!(contested(&[own, other].concat()), [""; 0]);
+    }
+
+    /// An McpBridge with a service that is listed and a registry that is not asked here.
+    const BRIDGE: &str = "---
+apiVersion: networking.higress.io/v1
+kind: McpBridge
+metadata: {name: default, namespace: higress-system}
+spec:
+  registries:
+  - {type: static, name: reviews, domain: '127.0.0.1:9001', port: 80}
+  - {type: nacos3, name: nacos, domain: nacos.example.com, port: 8848}
+";
+
+    #[test]
+    fn services_of_registries_that_are_not_asked_are_taken_to_be_there() {
+        let route = |host: &str, port: u16| {
+            let to = format!("host: {host}, port: {{number: {port}}}");
+            found(&(ROUTE.replace("host: reviews", &to) + BRIDGE), &[])
+        };
+        assert_eq!(route("reviews.static", 80), [""; 0]);
+        assert_eq!(
+            route("reviews.static", 81),
+            ["IST0101 10: reviews.static has no port 81"]
+        );
+        assert_eq!(
+            route("ratings.static", 80),
+            ["IST0101 10: there is no service ratings.static"]
+        );
+        // Nobody asks for its ports either.
+        assert_eq!(route("a.DEFAULT-GROUP.public.nacos", 7001), [""; 0]);
+        // One that `--registry` names is not known here.
+        assert_eq!(
+            found(&ROUTE.replace("reviews", "a.dc1.consul"), &[]),
+            ["IST0101 10: there is no service a.dc1.consul"]
+        );
+    }
+
+    #[test]
+    fn lists_that_multiply_each_other_beyond_a_limit_are_reported() {
+        let list = |count: u32, entry: &dyn Fn(u32) -> String| {
+            let entries: Vec<String> = (0..count).map(entry).collect();
+            format!("[{}]", entries.join(", "))
+        };
+        let hosts = list(51, &|n| format!("h{n}.example.com"));
+        let ports = list(50, &|n| {
+            format!("{{number: {}, name: p{n}, protocol: HTTP}}", 1000 + n)
+        });
+        let endpoints = list(100, &|n| format!("{{address: 192.0.2.{n}}}"));
+        let entry = format!(
+            "{{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {{name: e}}, spec: {{resolution: STATIC, hosts: {hosts}, ports: {ports}, endpoints: {endpoints}}}}}"
+        );
+        let found = found(&entry, &[]);
+        let of_size = found.iter().filter(|found| found.starts_with("PIL0601"));
+        assert_eq!(of_size.count(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn what_two_analyzers_find_is_reported_once() {
+        let gateway = "{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: g}, spec: {selector: {app: edge}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}]}}";
+        let found = found(gateway, &[]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("IST0101"), "{found:?}");
     }
 }

@@ -1,5 +1,6 @@
-//! `pilothouse bootstrap`: the file a sidecar or gateway Envoy starts with.
+//! `pilothouse bootstrap`: the file a sidecar or gateway Envoy starts with, or a gRPC library.
 
+mod grpc;
 pub(super) mod secure;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,8 @@ use model::ObjectName;
 use model::own_port::own_port;
 use serde_json::{Value, json};
 
-use super::proxy::{Role, pair};
+use super::proxy::pair;
+use grpc::GrpcOptions;
 use secure::SecureOptions;
 
 /// The label of the proxies of a Gateway, by which policies with its name in `targetRefs` find them.
@@ -23,7 +25,7 @@ const GATEWAY_NAME: &str = "gateway.networking.k8s.io/gateway-name";
 pub(crate) struct BootstrapOptions {
     /// The role of the proxy.
     #[arg(value_enum)]
-    role: Role,
+    role: BootstrapRole,
 
     /// Name of the workload instance, unique in its namespace.
     #[arg(long, value_name = "NAME")]
@@ -67,10 +69,6 @@ pub(crate) struct BootstrapOptions {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15010", value_parser = authority)]
     xds: (String, u16),
 
-    /// How the connection is secured.
-    #[command(flatten)]
-    secure: SecureOptions,
-
     /// Envoy's admin address, or `unix:///path` of a socket; `none` for no admin page.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15000")]
     admin: String,
@@ -98,6 +96,36 @@ pub(crate) struct BootstrapOptions {
     /// Further node metadata, `KEY=VALUE`; JSON values are parsed.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     metadata: Vec<(String, String)>,
+
+    /// How the connection is secured.
+    #[command(flatten, next_help_heading = "How the connection is secured")]
+    secure: SecureOptions,
+
+    /// Libraries.
+    #[command(flatten, next_help_heading = "gRPC libraries")]
+    grpc: GrpcOptions,
+}
+
+/// Who starts with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum BootstrapRole {
+    /// An Envoy beside a workload.
+    Sidecar,
+    /// An Envoy at the edge.
+    #[value(alias = "router")]
+    Gateway,
+    /// A program with a gRPC library that needs no Envoy.
+    Grpc,
+}
+
+impl BootstrapRole {
+    /// As node ids begin.
+    fn in_id(self) -> &'static str {
+        match self {
+            Self::Sidecar | Self::Grpc => "sidecar",
+            Self::Gateway => "router",
+        }
+    }
 }
 
 /// `INTERCEPTION_MODE`.
@@ -133,7 +161,7 @@ impl BootstrapOptions {
         secure: SecureOptions,
     ) -> Self {
         Self {
-            role: Role::Gateway,
+            role: BootstrapRole::Gateway,
             name: format!("{}-local", gateway.name),
             namespace: gateway.namespace.to_string(),
             ip: vec![Ipv4Addr::LOCALHOST.into()],
@@ -152,6 +180,7 @@ impl BootstrapOptions {
             domain: "cluster.local".to_owned(),
             token,
             metadata: Vec::new(),
+            grpc: GrpcOptions::default(),
         }
     }
 }
@@ -189,12 +218,19 @@ impl BootstrapOptions {
     }
 }
 
-/// Prints the bootstrap as JSON, which Envoy reads from a `.json` or `.yaml` file.
+/// Prints the bootstrap as JSON, which Envoy reads from a `.json` or `.yaml` file and gRPC from the file that
+/// `GRPC_XDS_BOOTSTRAP` names.
 pub(crate) fn run(options: &BootstrapOptions, out: &mut dyn Write) -> anyhow::Result<()> {
-    let bootstrap = bootstrap(options)?;
-    options
-        .secure
-        .write_files(&format!("{}.{}", options.name, options.namespace))?;
+    let bootstrap = match options.role {
+        BootstrapRole::Grpc => grpc::bootstrap(options)?,
+        BootstrapRole::Sidecar | BootstrapRole::Gateway => {
+            options.grpc.refuse()?;
+            let bootstrap = bootstrap(options)?;
+            let proxy = format!("{}.{}", options.name, options.namespace);
+            options.secure.write_files(&proxy)?;
+            bootstrap
+        }
+    };
     serde_json::to_writer_pretty(&mut *out, &bootstrap)?;
     writeln!(out)?;
     Ok(())
@@ -222,10 +258,14 @@ fn node(o: &BootstrapOptions) -> anyhow::Result<Value> {
         "LABELS": labels,
         "INSTANCE_IPS": ips,
     });
-    if o.role == Role::Sidecar {
+    let is_grpc = o.role == BootstrapRole::Grpc;
+    if is_grpc {
+        metadata["GENERATOR"] = "grpc".into();
+    }
+    if o.role == BootstrapRole::Sidecar {
         metadata["INTERCEPTION_MODE"] = o.interception.in_metadata().into();
     }
-    if o.secure.proves_identity() {
+    if o.secure.proves_identity() && !is_grpc {
         metadata["PILOTHOUSE_CERTIFICATES"] = "ads".into();
     }
     if let Some(gateway) = &o.gateway {
@@ -235,7 +275,7 @@ fn node(o: &BootstrapOptions) -> anyhow::Result<Value> {
     if let Some(address) = o.listen_address {
         metadata["PILOTHOUSE_LISTEN_ADDRESS"] = address.to_string().into();
     }
-    if let Some(port) = admin_port(o) {
+    if let Some(port) = admin_port(o).filter(|_| !is_grpc) {
         metadata["PILOTHOUSE_ADMIN_PORT"] = port.into();
     }
     for (key, value) in &o.metadata {

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use model::civil::timestamp;
 use serde_json::{Value, json};
 
+use super::flags::ServerFlag;
 use super::proxy_config::debug_page;
 use super::text::entry;
 
@@ -24,9 +25,9 @@ pub(crate) struct CertOptions {
     #[arg(long, short = 'n', value_name = "NAMESPACE", default_value = "default")]
     namespace: String,
 
-    /// HTTP address of the server.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080")]
-    http_addr: String,
+    /// The server that is asked.
+    #[command(flatten)]
+    server: ServerFlag,
 
     /// How to print.
     #[arg(long, short = 'o', value_enum, default_value = "table")]
@@ -63,11 +64,11 @@ pub(crate) async fn run(options: &CertOptions, out: &mut dyn Write) -> anyhow::R
                 false => format!("{proxy}.{}", options.namespace),
             };
             let path = format!("/debug/certz?proxyID={name}");
-            let page = debug_page(&options.http_addr, &path).await?;
+            let page = debug_page(&options.server.http_addr, &path).await?;
             of_proxy(&page)?
         }
         of => {
-            let page = debug_page(&options.http_addr, "/debug/certz").await?;
+            let page = debug_page(&options.server.http_addr, "/debug/certz").await?;
             (None, of_accounts(&page, of)?)
         }
     };

@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::proxy_config::{ask_page, debug_page};
-use super::text::wrapped;
+use super::text::{lines, wrapped};
 
 /// The width of what is not a terminal.
 const WIDTH: u16 = 80;
@@ -22,6 +22,7 @@ pub(crate) struct CertsOptions {
     /// HTTP address of the server.
     #[arg(
         long,
+        alias = "server",
         value_name = "HOST:PORT",
         default_value = "127.0.0.1:8080",
         global = true
@@ -138,8 +139,8 @@ fn list(out: &mut dyn Write, page: &Value, width: u16, now: &str) -> std::io::Re
             day(&row["next"], now),
         ]);
     }
-    for line in table.lines() {
-        writeln!(out, "{}", line.trim_end())?;
+    for line in lines(&table) {
+        writeln!(out, "{line}")?;
     }
     for row in rows {
         if let Some(error) = row["error"].as_str() {

@@ -38,9 +38,6 @@ pub(crate) struct ExplainOptions {
     #[arg(long, alias = "from", value_name = "PROXY", required_unless_present_any = ["config_dir", "node"])]
     proxy: Option<String>,
 
-    #[command(flatten)]
-    described: ProxyOptions,
-
     /// Alias of --http-addr.
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["config_dir", "http_addr"])]
     server: Option<String>,
@@ -61,6 +58,9 @@ pub(crate) struct ExplainOptions {
     /// Output format.
     #[arg(long, short = 'o', value_enum, default_value = "text")]
     output: Output,
+
+    #[command(flatten, next_help_heading = "The proxy")]
+    described: ProxyOptions,
 }
 
 /// Types of resources.

@@ -18,7 +18,7 @@ use model::ObjectName;
 use super::bootstrap::secure::SecureOptions;
 use super::bootstrap::{self, BootstrapOptions};
 use super::local::proxy::Proxy;
-use super::local::{EnvoyOptions, until_asked_to_end};
+use super::local::{EnvoyOptions, RunDir, until_asked_to_end};
 use crate::log::say;
 use listeners::Wanted;
 use running::Server;
@@ -60,14 +60,6 @@ pub(crate) struct GatewayOptions {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:15010", requires = "server", value_parser = bootstrap::authority)]
     xds: (String, u16),
 
-    /// How the connection to that server is secured: it gives Secrets only to proxies that prove who they are.
-    #[command(flatten)]
-    secure: SecureOptions,
-
-    /// Envoy.
-    #[command(flatten)]
-    envoy: EnvoyOptions,
-
     /// Added to each port: with 8000, listeners on 80 and 443 are at 8080 and 8443, which need no privileges.
     #[arg(long, value_name = "PORTS", default_value_t = 0)]
     port_offset: u16,
@@ -75,6 +67,14 @@ pub(crate) struct GatewayOptions {
     /// What to log of the server: error, warn, info, debug.
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     pub(crate) log: String,
+
+    /// How the connection to that server is secured: it gives Secrets only to proxies that prove who they are.
+    #[command(flatten, next_help_heading = "The connection of --server")]
+    secure: SecureOptions,
+
+    /// Envoy.
+    #[command(flatten, next_help_heading = "Envoy")]
+    envoy: EnvoyOptions,
 }
 
 /// The pages of a server, `http://` before them or not.
@@ -90,20 +90,47 @@ fn pages(text: &str) -> Result<String, String> {
 ///
 /// When there is no such Gateway, something cannot start, or Envoy ends by itself.
 pub(crate) async fn run(options: GatewayOptions, out: &mut dyn Write) -> anyhow::Result<()> {
-    until_asked_to_end(start_and_watch(&options, out)).await
+    let mut running = None;
+    let result = until_asked_to_end(start_and_watch(&options, out, &mut running)).await;
+    if let Some(running) = running {
+        running.end().await;
+    }
+    result
 }
 
-async fn start_and_watch(options: &GatewayOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+/// What runs, and has to end in order.
+struct Running {
+    proxy: Proxy,
+    server: Server,
+    /// Where Envoy's files lie.
+    kept: RunDir,
+}
+
+impl Running {
+    /// Ends Envoy, which writes what it has still to log, then the server.
+    async fn end(self) {
+        process::stop(vec![self.proxy.into_process()]).await;
+        drop(self.server);
+        drop(self.kept);
+    }
+}
+
+async fn start_and_watch(
+    options: &GatewayOptions,
+    out: &mut dyn Write,
+    running: &mut Option<Running>,
+) -> anyhow::Result<()> {
     if options.server.is_none() && options.secure.is_used() {
         bail!("--root-cert is for --server: the server on a folder knows its Envoy");
     }
-    let envoy = options.envoy.find()?;
-    let mut server = Server::of(options).await?;
+    let server = Server::of(options).await?;
     let name = ObjectName::new(options.namespace.as_str(), options.name.as_str());
     let pages = server.pages.clone();
     let reached_at = options.envoy.reached_at();
     let wanted = Wanted::read(&pages, &name, options.port_offset, reached_at).await?;
     wanted.check_ports(options.envoy.address())?;
+    // Only now: it may have to be downloaded.
+    let envoy = options.envoy.find()?;
     let kept = options.envoy.run_dir()?;
     let settings = BootstrapOptions::of_gateway(
         &name,
@@ -115,23 +142,26 @@ async fn start_and_watch(options: &GatewayOptions, out: &mut dyn Write) -> anyho
     )
     .listening_at(options.envoy.address());
     let is_known = server.is_own() || options.secure.proves_identity();
-    let mut proxy = Proxy::start(&envoy, &settings, kept.path(), &[])?;
+    let proxy = Proxy::start(&envoy, &settings, kept.path(), &[])?;
     say!("Envoy: {}.", envoy.from);
+    let Running { proxy, server, .. } = running.insert(Running {
+        proxy,
+        server,
+        kept,
+    });
     let shown = async {
         let open = proxy.listening(&wanted.ports()).await?;
         let problems = problems::read(&pages, &wanted).await?;
-        wanted.print(out, &open, is_known)?;
+        wanted.print(out, &open, is_known, &problems.not_served)?;
         problems::print(out, &problems)?;
         writeln!(out, "\nCtrl-C ends it.")?;
         out.flush()?;
         proxy.ended().await
     };
-    let result = tokio::select! {
+    tokio::select! {
         result = shown => result,
         result = server.ended() => result,
-    };
-    process::stop(vec![proxy.into_process()]).await;
-    result
+    }
 }
 
 #[cfg(test)]

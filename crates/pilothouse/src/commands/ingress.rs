@@ -4,7 +4,9 @@
 //! The terminal shows what is served, what is wrong, and each request. A cluster is only read: nothing is written into it.
 
 mod access;
+mod nginx;
 mod overview;
+mod reasons;
 mod source;
 
 use std::io::{IsTerminal, Write};
@@ -21,7 +23,7 @@ use super::bootstrap::BootstrapOptions;
 use super::local::ports::{self, Fault};
 use super::local::proxy::Proxy;
 use super::local::server::OwnServer;
-use super::local::{EnvoyOptions, until_asked_to_end};
+use super::local::{EnvoyOptions, RunDir, until_asked_to_end};
 use crate::log::say;
 use access::Requests;
 use overview::Overview;
@@ -30,6 +32,8 @@ use overview::Overview;
 const CLASSES: [&str; 2] = ["nginx", "higress"];
 /// How often is looked whether something was edited.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long is waited for a further line when Envoy has ended: all that it wrote is there.
+const LAST_LINE: Duration = Duration::from_millis(100);
 
 /// Flags of `pilothouse ingress`.
 #[derive(Args, Debug)]
@@ -47,21 +51,19 @@ pub(crate) struct IngressOptions {
     #[arg(long, value_name = "DIR", conflicts_with = "kubeconfig")]
     data: Option<PathBuf>,
 
-    /// Which Ingresses are served, and how. Default classes: nginx and higress, and Ingresses without a class.
-    #[command(flatten)]
-    annotations: server::settings::IngressOptions,
-
     /// Mesh configuration.
     #[arg(long, alias = "meshConfig", value_name = "FILE")]
     mesh_config: Option<PathBuf>,
 
+    /// How many proxies before this one are trusted, such as a load balancer that ends TLS: the client's address is that of
+    /// x-forwarded-for, and requests with `x-forwarded-proto: https` are not redirected. It goes before numTrustedProxies of the mesh
+    /// configuration, and is what use-forwarded-headers is to ingress-nginx.
+    #[arg(long, value_name = "N")]
+    trusted_proxies: Option<u32>,
+
     /// How requests are shown.
     #[arg(long, value_enum, default_value = "text")]
     access_log: AccessLog,
-
-    /// Envoy.
-    #[command(flatten)]
-    envoy: EnvoyOptions,
 
     /// What to log of the server: error, warn, info, debug. Findings are shown in any case.
     #[arg(
@@ -70,6 +72,14 @@ pub(crate) struct IngressOptions {
         default_value = "warn,pilothouse_server::serve::report=off"
     )]
     pub(crate) log: String,
+
+    /// Which Ingresses are served, and how. Default classes: nginx and higress, and Ingresses without a class.
+    #[command(flatten, next_help_heading = "Ingresses with annotations")]
+    annotations: server::settings::IngressOptions,
+
+    /// Envoy.
+    #[command(flatten, next_help_heading = "Envoy")]
+    envoy: EnvoyOptions,
 }
 
 /// How requests are shown on the terminal.
@@ -79,6 +89,10 @@ enum AccessLog {
     Text,
     /// A line of JSON.
     Json,
+    /// The line that ingress-nginx logs, its log format upstreaminfo; what Envoy does not know is `-`.
+    Nginx,
+    /// As the mesh configuration says, otherwise Istio's line.
+    Istio,
     /// Not at all.
     Off,
 }
@@ -87,25 +101,79 @@ enum AccessLog {
 ///
 /// # Errors
 ///
-/// When a port cannot be had, something cannot start, or Envoy ends by itself.
+/// When there is nothing to read, a port cannot be had, something cannot start, or Envoy ends by itself.
 pub(crate) async fn run(options: IngressOptions, out: &mut dyn Write) -> anyhow::Result<()> {
-    until_asked_to_end(start_and_watch(&options, out)).await
+    let mut running = None;
+    let work = start_and_watch(&options, out, &mut running);
+    let result = until_asked_to_end(work).await;
+    match running {
+        Some(running) => result.and(running.end(out).await),
+        None => result,
+    }
 }
 
-async fn start_and_watch(options: &IngressOptions, out: &mut dyn Write) -> anyhow::Result<()> {
+/// What runs, and has to end in order.
+struct Running {
+    proxy: Proxy,
+    requests: Option<Requests>,
+    server: OwnServer,
+    /// Where Envoy's files lie.
+    kept: RunDir,
+}
+
+impl Running {
+    /// Ends Envoy, then the server, and shows the requests that Envoy had not told yet.
+    async fn end(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let Self {
+            proxy,
+            mut requests,
+            server,
+            kept,
+        } = self;
+        {
+            let mut stopping = std::pin::pin!(process::stop(vec![proxy.into_process()]));
+            loop {
+                tokio::select! {
+                    line = Requests::next(&mut requests) => show(&line?, out)?,
+                    () = &mut stopping => break,
+                }
+            }
+        }
+        while requests.is_some()
+            && let Ok(line) = tokio::time::timeout(LAST_LINE, Requests::next(&mut requests)).await
+        {
+            show(&line?, out)?;
+        }
+        drop(server);
+        drop(kept);
+        Ok(())
+    }
+}
+
+fn show(line: &str, out: &mut dyn Write) -> std::io::Result<()> {
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
+async fn start_and_watch(
+    options: &IngressOptions,
+    out: &mut dyn Write,
+    running: &mut Option<Running>,
+) -> anyhow::Result<()> {
+    source::check(options)?;
     let annotations = stated(options);
     let features = annotations.features();
     check_ports(&features, options.envoy.address())?;
-    let envoy = options.envoy.find()?;
     let kept = options.envoy.run_dir()?;
-    let mut requests = match options.access_log {
+    let requests = match options.access_log {
         AccessLog::Off => None,
         _ => Some(Requests::new(kept.path(), options.access_log)?),
     };
     let flags = source::flags(options, kept.path(), requests.as_ref())?;
+    let envoy = options.envoy.find()?;
     say!("Reading {}.", source::name(options));
     let adjust = |serve: &mut server::config::ServeOptions| serve.ingress = annotations;
-    let mut server = OwnServer::start(flags, adjust).await?;
+    let server = OwnServer::start(flags, adjust).await?;
     let pages = server.pages.clone();
     let mut overview = Overview::read(
         &pages,
@@ -117,8 +185,19 @@ async fn start_and_watch(options: &IngressOptions, out: &mut dyn Write) -> anyho
     let settings = bootstrap(&features, &server)?.listening_at(options.envoy.address());
     // What is logged shows at once, not after Envoy's usual ten seconds.
     let at_once = ["--file-flush-interval-msec", "100"];
-    let mut proxy = Proxy::start(&envoy, &settings, kept.path(), &at_once)?;
+    let proxy = Proxy::start(&envoy, &settings, kept.path(), &at_once)?;
     say!("Envoy: {}.", envoy.from);
+    let Running {
+        proxy,
+        requests,
+        server,
+        ..
+    } = running.insert(Running {
+        proxy,
+        requests,
+        server,
+        kept,
+    });
     let shown = async {
         let open = proxy.listening(&overview.ports()).await?;
         overview.print(out, &open)?;
@@ -127,21 +206,16 @@ async fn start_and_watch(options: &IngressOptions, out: &mut dyn Write) -> anyho
         let mut look = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
-                line = Requests::next(&mut requests) => {
-                    writeln!(out, "{}", line?)?;
-                    out.flush()?;
-                }
+                line = Requests::next(requests) => show(&line?, out)?,
                 _ = look.tick() => overview.refresh(out, &pages).await?,
                 ended = proxy.ended() => return ended,
             }
         }
     };
-    let result = tokio::select! {
+    tokio::select! {
         result = shown => result,
         result = server.ended() => result,
-    };
-    process::stop(vec![proxy.into_process()]).await;
-    result
+    }
 }
 
 /// The flags of Ingresses, with the classes that are served by default.

@@ -1,5 +1,6 @@
 //! Commands over the store of the Kubernetes API: what was done, how it was, and putting it back.
 
+mod manifests;
 mod secrets;
 
 use std::io::Write;
@@ -15,6 +16,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::text::counted;
+use manifests::Manifests;
 
 /// Which store.
 #[derive(Args, Clone)]
@@ -177,12 +179,21 @@ fn place(entry: &Value) -> String {
 pub(crate) async fn history(options: HistoryOptions, out: &mut impl Write) -> anyhow::Result<()> {
     let query = format!("{}&limit={}", options.which.query(), options.limit);
     let answer = ledger(&options.data, Method::GET, "history", &query).await?;
+    show_history(&answer, out)?;
+    Ok(())
+}
+
+/// The records, in columns that are as wide as what is in them.
+fn show_history(answer: &Value, out: &mut impl Write) -> std::io::Result<()> {
+    let records = || answer["records"].as_array().into_iter().flatten();
+    let widths = records().map(|record| place(record).chars().count());
+    let wide = widths.max().unwrap_or(0).max("OBJECT".len());
     writeln!(
         out,
-        "{:>9}  {:20}  {:8}  {:40}  BY",
+        "{:>9}  {:20}  {:8}  {:wide$}  BY",
         "REVISION", "TIME", "CHANGE", "OBJECT"
     )?;
-    for r in answer["records"].as_array().into_iter().flatten() {
+    for r in records() {
         let by = format!(
             "{} ({} {})",
             text(&r["user"]),
@@ -192,7 +203,7 @@ pub(crate) async fn history(options: HistoryOptions, out: &mut impl Write) -> an
         let revision = r["revision"].as_u64().unwrap_or_default();
         writeln!(
             out,
-            "{revision:>9}  {:20}  {:8}  {:40}  {by}",
+            "{revision:>9}  {:20}  {:8}  {:wide$}  {by}",
             text(&r["time"]),
             text(&r["change"]),
             place(r)
@@ -202,8 +213,7 @@ pub(crate) async fn history(options: HistoryOptions, out: &mut impl Write) -> an
         out,
         "Newest revision {}; whole states are known from revision {} on.",
         answer["newest"], answer["oldest"]
-    )?;
-    Ok(())
+    )
 }
 
 /// Lines of an object, without what the API sets in each write.
@@ -393,25 +403,12 @@ pub(crate) async fn export(options: ToOptions, out: &mut impl Write) -> anyhow::
 
 /// Applies every object of a folder of manifests.
 pub(crate) async fn import(options: ImportOptions, out: &mut impl Write) -> anyhow::Result<()> {
-    let mut objects = Vec::new();
-    let (files, unreadable) = sources::folder::texts(&options.from);
-    if let Some(first) = unreadable.first() {
-        bail!("{first}");
-    }
-    for (file, text) in &files {
-        for document in model::parse::to_json(text) {
-            let document = document.map_err(|e| anyhow::anyhow!("{}: {e}", file.display()))?;
-            match document["items"].as_array() {
-                Some(items)
-                    if document["kind"]
-                        .as_str()
-                        .is_some_and(|k| k.ends_with("List")) =>
-                {
-                    objects.extend(items.iter().cloned())
-                }
-                _ => objects.push(document),
-            }
-        }
+    let Manifests {
+        mut objects,
+        rejected,
+    } = Manifests::read(&options.from)?;
+    for why in &rejected {
+        writeln!(out, "{why}")?;
     }
     // What others need comes first.
     objects.sort_by_key(|o| match text(&o["kind"]) {
@@ -421,7 +418,7 @@ pub(crate) async fn import(options: ImportOptions, out: &mut impl Write) -> anyh
     });
     let local = Local::open(&options.data.data).await?;
     let mut known: Vec<(String, Value)> = Vec::new();
-    let (mut done, mut refused) = (0, 0);
+    let (mut done, mut refused) = (0, rejected.len());
     for object in &objects {
         let result = async {
             let path = path_of(&local, &mut known, object).await?;
@@ -527,4 +524,32 @@ async fn path_of(
         ));
     }
     Ok(format!("{root}/{}/{name}", text(&found["name"])))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::show_history;
+
+    #[test]
+    fn columns_of_the_history_are_as_wide_as_what_is_in_them() {
+        let record = |name: &str| {
+            json!({"revision": 7, "time": "2026-11-28T10:00:00Z", "change": "created", "resource": "virtualservices.networking.istio.io",
+                "namespace": "shop", "name": name, "user": "anna", "manager": "kubectl", "verb": "create"})
+        };
+        let answer = json!({"newest": 8, "oldest": 1, "records": [record("a"), record("a-much-longer-name")]});
+        let mut out = Vec::new();
+        show_history(&answer, &mut out).expect("a list of bytes takes all");
+        let text = String::from_utf8(out).expect("it is text");
+        let by: Vec<Option<usize>> = text
+            .lines()
+            .take(3)
+            .map(|line| line.find("BY").or(line.find("anna")))
+            .collect();
+        assert!(
+            by[0].is_some() && by.iter().all(|at| *at == by[0]),
+            "{text}"
+        );
+    }
 }

@@ -283,9 +283,13 @@ fn write(folder: &Path, manifests: &Manifests, report: &Report) -> anyhow::Resul
 }
 
 fn print(options: &NginxOptions, report: &Report) -> std::io::Result<()> {
+    let is_terminal = std::io::stdout().is_terminal();
     let style = Style {
-        color: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
-        width: width(),
+        color: is_terminal && std::env::var_os("NO_COLOR").is_none(),
+        width: match is_terminal {
+            true => width(),
+            false => usize::MAX,
+        },
         details: options.details,
     };
     let mut out = BufWriter::new(out());

@@ -7,12 +7,14 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use model::kinds::Kind;
 use model::object::ObjectName;
+use proto_envoy::envoy::config::core::v3::{Locality, Node};
 use server::settings::IngressOptions;
 use store::Snapshot;
 use xds::TypeUrl;
 
 use super::bootstrap::InterceptionMode;
-use super::proxy_config::gather::{self, Gathered};
+use super::flags::DomainFlag;
+use super::proxy_config::gather::{self, Gathered, Setting};
 
 /// The name of a proxy that nobody named.
 pub(super) const UNNAMED: &str = "proxy-0";
@@ -42,9 +44,9 @@ pub(crate) struct ProxyOptions {
     )]
     pub(super) mesh_config: Option<PathBuf>,
 
-    /// Ingresses with annotations, when offline.
+    /// The domain of Services.
     #[command(flatten)]
-    pub(super) ingress: IngressOptions,
+    pub(super) domain: DomainFlag,
 
     /// Namespace of the proxy, if its name has none.
     #[arg(long, short = 'n', value_name = "NAMESPACE", default_value = "default")]
@@ -62,6 +64,10 @@ pub(crate) struct ProxyOptions {
     #[arg(long, value_name = "ADDRESS")]
     pub(super) ip: Option<IpAddr>,
 
+    /// Its locality, if it is not connected.
+    #[arg(long, value_name = "REGION/ZONE/SUBZONE", default_value = "")]
+    pub(super) locality: String,
+
     /// How traffic gets to it, if it is a sidecar that is not connected: `none` for one on a machine without iptables rules, as
     /// `pilothouse bootstrap` has it.
     #[arg(long, value_enum, default_value = "redirect")]
@@ -70,6 +76,10 @@ pub(crate) struct ProxyOptions {
     /// Further node metadata, if it is not connected. May be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub(super) metadata: Vec<(String, String)>,
+
+    /// Ingresses with annotations, when offline.
+    #[command(flatten, next_help_heading = "Ingresses with annotations")]
+    pub(super) ingress: IngressOptions,
 }
 
 /// What a proxy is.
@@ -124,9 +134,40 @@ impl ProxyOptions {
             let name = self.full_name(name);
             return gather::connected(&self.http_addr, &name, types).await;
         }
-        let mesh = self.mesh_config.as_deref();
-        let node = |snapshot: &Snapshot| Ok(self.described(name, Some(snapshot))?.envoy()?);
-        gather::offline(&self.config_dir, mesh, &self.ingress, types, node)
+        let node = |snapshot: &Snapshot| self.introduced(name, Some(snapshot));
+        gather::offline(&self.config_dir, self.setting(), types, node)
+    }
+
+    /// What folders are read with.
+    pub(super) fn setting(&self) -> Setting<'_> {
+        Setting {
+            mesh_config: self.mesh_config.as_deref(),
+            ingress: &self.ingress,
+            domain: &self.domain.domain,
+        }
+    }
+
+    /// A proxy that is not connected, as Envoy would introduce it.
+    ///
+    /// # Errors
+    ///
+    /// When `name` is neither a name nor a node id.
+    pub(super) fn introduced(
+        &self,
+        name: &str,
+        snapshot: Option<&Snapshot>,
+    ) -> anyhow::Result<Node> {
+        let mut node = self.described(name, snapshot)?.envoy()?;
+        if !self.locality.is_empty() {
+            let mut parts = self.locality.splitn(3, '/').map(str::to_owned);
+            let mut part = || parts.next().unwrap_or_default();
+            node.locality = Some(Locality {
+                region: part(),
+                zone: part(),
+                sub_zone: part(),
+            });
+        }
+        Ok(node)
     }
 
     /// A proxy that is not connected, as it would introduce itself.
@@ -149,7 +190,7 @@ impl ProxyOptions {
             let ip = self.ip.or(known);
             let ip = ip.map_or_else(|| "127.0.0.1".to_owned(), |ip| ip.to_string());
             let role = self.role.in_id();
-            format!("{role}~{ip}~{name}~{namespace}.svc.cluster.local")
+            format!("{role}~{ip}~{name}~{namespace}.svc.{}", self.domain.domain)
         };
         let parts: Vec<&str> = id.split('~').collect();
         let [_, ip, name, _] = parts[..] else {
@@ -236,6 +277,27 @@ mod tests {
         ] {
             assert_eq!(described(&line), wanted, "{line}");
         }
+    }
+
+    #[test]
+    fn the_domain_and_the_locality_of_a_proxy_are_stated() {
+        let line = "simulate --from web.shop --config-dir d --domain corp.internal --locality eu/eu-1 GET http://a";
+        assert_eq!(
+            described(line).0,
+            "sidecar~127.0.0.1~web.shop~shop.svc.corp.internal"
+        );
+        let Ok(Cli::Simulate(options)) =
+            Cli::try_parse_from(["x"].into_iter().chain(line.split(' ')))
+        else {
+            panic!("not parsed");
+        };
+        assert_eq!(options.proxy.setting().domain, "corp.internal");
+        let node = options.proxy.introduced(&options.from, None);
+        let locality = node.unwrap().locality.unwrap();
+        assert_eq!(
+            (&*locality.region, &*locality.zone, &*locality.sub_zone),
+            ("eu", "eu-1", "")
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ use serde_json::Value;
 use xds::TypeUrl;
 
 use super::proxy::{ProxyOptions, UNNAMED};
+use super::text::lines;
 
 /// Flags of `pilothouse proxy-config`.
 #[derive(Args, Debug)]
@@ -33,9 +34,6 @@ pub(crate) struct ProxyConfigOptions {
         conflicts_with = "name_of_proxy"
     )]
     id: Option<String>,
-
-    #[command(flatten)]
-    proxy: ProxyOptions,
 
     /// Connect to this xDS server as the proxy that the flags describe, and print what it sends. Default without PROXY:
     /// 127.0.0.1:15010.
@@ -59,9 +57,6 @@ pub(crate) struct ProxyConfigOptions {
     #[arg(long, env = "XDS_TOKEN", hide_env_values = true)]
     token: Option<String>,
 
-    #[command(flatten)]
-    secure: client::SecureOptions,
-
     /// How long to wait for --xds-addr to send everything.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     timeout: f64,
@@ -73,6 +68,12 @@ pub(crate) struct ProxyConfigOptions {
     /// Output format.
     #[arg(long, short = 'o', value_enum, default_value = "table")]
     output: Output,
+
+    #[command(flatten, next_help_heading = "The proxy")]
+    proxy: ProxyOptions,
+
+    #[command(flatten, next_help_heading = "The connection of --xds-addr")]
+    secure: client::SecureOptions,
 }
 
 /// Types of resources.
@@ -188,7 +189,12 @@ pub(crate) async fn run(options: ProxyConfigOptions, out: &mut dyn Write) -> any
                 if at > 0 {
                     writeln!(out)?;
                 }
-                writeln!(out, "{}", tables::table(*ty, resources))?;
+                if all.len() > 1 {
+                    writeln!(out, "{}", ty.short())?;
+                }
+                for line in lines(&tables::table(*ty, resources)) {
+                    writeln!(out, "{line}")?;
+                }
             }
         }
         Output::Json => {

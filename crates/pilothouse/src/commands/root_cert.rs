@@ -29,7 +29,7 @@ pub(crate) struct RootCertOptions {
     data: Option<PathBuf>,
 
     /// Ask a running server instead, through its debug pages.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, alias = "http-addr", value_name = "HOST:PORT")]
     server: Option<String>,
 
     /// Namespace of the control plane.

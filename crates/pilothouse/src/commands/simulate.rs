@@ -25,18 +25,13 @@ pub(crate) struct SimulateOptions {
     #[arg(long, value_name = "PROXY")]
     pub(super) from: String,
 
-    /// HTTP method.
-    method: String,
-
-    /// URL of the request: http://, https://, grpc:// or tcp://, host, port and path.
-    url: String,
+    /// HTTP method, GET unless one is stated, and URL of the request: http://, https://, grpc:// or tcp://, host, port and path.
+    #[arg(num_args = 1..=2, required = true, value_names = ["METHOD", "URL"])]
+    request: Vec<String>,
 
     /// A header of the request, NAME: VALUE; Host sets the authority. May be repeated.
     #[arg(long = "header", short = 'H', value_name = "HEADER")]
     headers: Vec<String>,
-
-    #[command(flatten)]
-    pub(super) proxy: ProxyOptions,
 
     /// Alias of --http-addr.
     #[arg(long, value_name = "HOST:PORT", hide = true, conflicts_with_all = ["config_dir", "http_addr"])]
@@ -54,6 +49,14 @@ pub(crate) struct SimulateOptions {
     #[arg(long)]
     mtls: bool,
 
+    /// Who the client is, for AuthorizationPolicies: a service account, or a whole identity (spiffe://...). Implies --mtls.
+    #[arg(long = "as", value_name = "NAMESPACE/ACCOUNT")]
+    identity: Option<String>,
+
+    /// The client's address, for AuthorizationPolicies.
+    #[arg(long, value_name = "ADDRESS")]
+    client_ip: Option<IpAddr>,
+
     /// Use HTTP/2.
     #[arg(long)]
     http2: bool,
@@ -61,6 +64,9 @@ pub(crate) struct SimulateOptions {
     /// Output format.
     #[arg(long, short = 'o', value_enum, default_value = "text")]
     output: Output,
+
+    #[command(flatten, next_help_heading = "The proxy")]
+    pub(super) proxy: ProxyOptions,
 }
 
 /// Forms of output.

@@ -8,8 +8,9 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use server::settings::IngressOptions;
 
+use super::flags::DomainFlag;
 use super::proxy_config::debug_page;
-use super::proxy_config::gather::snapshot;
+use super::proxy_config::gather::{Setting, snapshot};
 use crate::out::out;
 use crate::yaml::write_yaml;
 
@@ -24,17 +25,21 @@ pub(crate) struct StatusOptions {
     #[arg(long, value_name = "FILE")]
     mesh_config: Option<PathBuf>,
 
-    /// Ingresses with annotations.
+    /// The domain of Services.
     #[command(flatten)]
-    ingress: IngressOptions,
+    domain: DomainFlag,
 
     /// Ask a running server instead, through its debug pages.
-    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["config_dir", "mesh_config"])]
+    #[arg(long, alias = "http-addr", value_name = "HOST:PORT", conflicts_with_all = ["config_dir", "mesh_config"])]
     server: Option<String>,
 
     /// How to print.
     #[arg(long, short = 'o', value_enum, default_value = "table")]
     output: Format,
+
+    /// Ingresses with annotations.
+    #[command(flatten, next_help_heading = "Ingresses with annotations")]
+    ingress: IngressOptions,
 }
 
 /// How statuses are printed.
@@ -54,11 +59,12 @@ pub(crate) async fn run(options: &StatusOptions) -> anyhow::Result<()> {
     let list = match &options.server {
         Some(address) => debug_page(address, "/debug/status").await?,
         None => {
-            let snapshot = snapshot(
-                &options.config_dir,
-                options.mesh_config.as_deref(),
-                &options.ingress,
-            )?;
+            let setting = Setting {
+                mesh_config: options.mesh_config.as_deref(),
+                ingress: &options.ingress,
+                domain: &options.domain.domain,
+            };
+            let snapshot = snapshot(&options.config_dir, setting)?;
             let derived = convert::status::all(&snapshot);
             convert::status::list(&server::writing::wanted::documents(&snapshot, derived))
         }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::SystemTime;
 
+use comfy_table::Table;
 use model::civil::timestamp;
 
 /// Width of lines.
@@ -44,6 +45,15 @@ pub(super) fn wrapped(text: &str, indent: usize) -> Vec<String> {
     lines
 }
 
+/// The lines of a table that has no borders, without blanks at their ends.
+pub(super) fn lines(table: &Table) -> Vec<String> {
+    let shown = |line: String| {
+        let line = line.strip_prefix(' ').unwrap_or(&line);
+        line.trim_end().to_owned()
+    };
+    table.lines().map(shown).collect()
+}
+
 /// A number of things: `1 object`, `2 objects`.
 pub(crate) fn counted(count: usize, name: &str) -> String {
     match count {
@@ -61,7 +71,17 @@ pub(super) fn now() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{INDENT, counted, wrapped};
+    use comfy_table::{Table, presets};
+
+    use super::{INDENT, counted, lines, wrapped};
+
+    #[test]
+    fn lines_of_a_table_begin_and_end_with_what_is_in_it() {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_header(["A", "BC"]);
+        table.add_row(["long", "x"]);
+        assert_eq!(lines(&table), ["A     BC", "long  x"]);
+    }
 
     #[test]
     fn one_thing_is_not_many() {

@@ -15,6 +15,8 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use server::config::duration;
 
+use crate::log::say;
+
 /// `pilothouse token`.
 #[derive(Args)]
 pub(crate) struct TokenOptions {
@@ -34,8 +36,9 @@ pub(crate) struct TokenOptions {
     #[arg(long, value_name = "NAME", default_value = "istio-ca")]
     audience: Vec<String>,
 
-    /// How long the token is valid: from ten minutes to a year.
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    /// How long the token is valid: from ten minutes to a year. The default is 90 days: a proxy whose token has expired loses the
+    /// control plane, and its certificate a day later. Deleting the service account makes its tokens void.
+    #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = duration)]
     ttl: Duration,
 
     /// Make the service account and its namespace if they are not there.
@@ -82,6 +85,9 @@ pub(crate) async fn run(options: TokenOptions, out: &mut impl Write) -> anyhow::
     }
     let token = answer["status"]["token"].as_str();
     let token = token.with_context(|| said(&answer))?;
+    if let Some(expires) = answer["status"]["expirationTimestamp"].as_str() {
+        say!("The token is valid until {expires}.");
+    }
     match &options.output {
         Some(file) => private::replace(file, token.as_bytes(), &private::open_gate)
             .with_context(|| file.display().to_string()),

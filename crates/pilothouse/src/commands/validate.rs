@@ -5,13 +5,18 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use model::parse::Validation;
-use model::{Diagnostic, Severity};
+use model::parse::{Locator, Validation, code};
+use model::{AnyObject, Diagnostic, Origin, Severity};
 use sources::folder;
 
+use super::analyze::{locate, quote};
 use super::input::standard_input;
+use super::judged;
 use super::text::counted;
 use crate::findings::{self, Format, Verdict};
+
+/// Where objects of standard input come from.
+const INPUT: &str = "<stdin>";
 
 /// Flags of `pilothouse validate`.
 #[derive(Args, Debug)]
@@ -47,11 +52,19 @@ pub(crate) struct ValidateOptions {
 ///
 /// When something cannot be read, or there is nothing to check.
 pub(crate) fn run(options: &ValidateOptions) -> anyhow::Result<Verdict> {
-    let mut found = Vec::new();
-    let (mut objects, mut settings) = (0, 0);
-    for path in options.paths.iter().chain(&options.filename) {
-        objects += manifests(path, &mut found)?;
+    let paths = || options.paths.iter().chain(&options.filename);
+    let mut read = Manifests::default();
+    for path in paths() {
+        read.add(path)?;
     }
+    read.judge();
+    let Manifests {
+        objects,
+        others,
+        mut found,
+        ..
+    } = read;
+    let mut settings = 0;
     for path in &options.mesh_config {
         let read = validate::mesh::read_config(&text(path)?, &Arc::from(path.as_path()));
         found.extend(read.diagnostics);
@@ -62,8 +75,21 @@ pub(crate) fn run(options: &ValidateOptions) -> anyhow::Result<Verdict> {
         found.extend(read.diagnostics);
         settings += 1;
     }
-    if options.paths.is_empty() && options.filename.is_empty() && settings == 0 {
+    if paths().next().is_none() && settings == 0 {
         bail!("there is nothing to check: name a file, a folder, or - for standard input");
+    }
+    if objects == 0 && settings == 0 && found.is_empty() {
+        // As kubectl: an empty file that is named is a mistake.
+        if others == 0
+            && let Some(file) = paths().find(|path| path.is_file())
+        {
+            bail!(
+                "there is nothing to check: no objects found in {}",
+                file.display()
+            );
+        }
+        findings::print_nothing(&nothing(others), options.output)?;
+        return Ok(Verdict::Valid);
     }
     let mut checked = Vec::new();
     if objects > 0 || settings == 0 {
@@ -76,25 +102,76 @@ pub(crate) fn run(options: &ValidateOptions) -> anyhow::Result<Verdict> {
     Ok(Verdict::of(&found, options.strict))
 }
 
+/// Says that there was nothing to check, beside `others` of kinds that are not read.
+fn nothing(others: usize) -> String {
+    match others {
+        0 => "No objects found.".to_owned(),
+        1 => "No objects of known kinds found; 1 object of another kind was skipped.".to_owned(),
+        _ => format!(
+            "No objects of known kinds found; {others} objects of other kinds were skipped."
+        ),
+    }
+}
+
 fn text(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Reads one path; how many objects it holds.
-fn manifests(path: &Path, found: &mut Vec<Diagnostic>) -> anyhow::Result<usize> {
-    let (documents, diagnostics) = if path == Path::new("-") {
-        let text = standard_input()?;
-        let parsed = validate::parse(&text, &Path::new("<stdin>").into(), Validation::Strict);
-        (parsed.documents.len(), parsed.diagnostics)
-    } else {
-        folder::inspect(path, Validation::Strict)
-    };
-    let unreadable = |d: &&Diagnostic| d.code == folder::code::UNREADABLE;
-    if let Some(first) = diagnostics.iter().find(unreadable) {
-        bail!("{first}");
+/// What the manifests of all paths hold.
+#[derive(Default)]
+struct Manifests {
+    /// How many objects of known kinds.
+    objects: usize,
+    /// How many of kinds that are not read.
+    others: usize,
+    /// Those that can be used.
+    usable: Vec<AnyObject>,
+    /// What is wrong with them.
+    found: Vec<Diagnostic>,
+    /// What was read from standard input.
+    input: String,
+}
+
+impl Manifests {
+    /// Reads one path.
+    fn add(&mut self, path: &Path) -> anyhow::Result<()> {
+        let (documents, usable, diagnostics) = if path == Path::new("-") {
+            self.input = standard_input()?;
+            let file = Path::new(INPUT).into();
+            let parsed = validate::parse(&self.input, &file, Validation::Strict);
+            let usable: Vec<AnyObject> = parsed.objects().cloned().collect();
+            (parsed.documents.len(), usable, parsed.diagnostics)
+        } else if !path.exists() {
+            bail!("there is no {}", path.display());
+        } else {
+            let read = folder::inspect(path, Validation::Strict);
+            (read.documents, read.objects, read.findings)
+        };
+        let unreadable = |d: &&Diagnostic| d.code == folder::code::UNREADABLE;
+        if let Some(first) = diagnostics.iter().find(unreadable) {
+            bail!("{first}");
+        }
+        let is_foreign = |d: &&Diagnostic| d.code == code::FOREIGN_KIND;
+        self.others += diagnostics.iter().filter(is_foreign).count();
+        self.objects += documents;
+        self.usable.extend(usable);
+        // Kinds of others are nobody's fault.
+        let of_ours = |d: &Diagnostic| d.severity > Severity::Info;
+        self.found.extend(diagnostics.into_iter().filter(of_ours));
+        Ok(())
     }
-    // Kinds of others are nobody's fault.
-    let of_ours = |d: &Diagnostic| d.severity > Severity::Info;
-    found.extend(diagnostics.into_iter().filter(of_ours));
-    Ok(documents)
+
+    /// Adds what a server would close of them.
+    fn judge(&mut self) {
+        let usable = std::mem::take(&mut self.usable).into_iter();
+        let wanted = |object: &AnyObject| judged::kinds().any(|kind| kind == object.kind());
+        let mut judged = judged::judge(usable.filter(wanted).collect());
+        quote(&mut judged);
+        let locator = Locator::new(&self.input);
+        let is_of_input = |d: &Diagnostic| matches!(&d.origin, Some(Origin::File { path, .. }) if **path == *Path::new(INPUT));
+        for found in judged.iter_mut().filter(|d| is_of_input(d)) {
+            locate(found, &locator);
+        }
+        self.found.append(&mut judged);
+    }
 }

@@ -115,7 +115,7 @@ fn one(out: &mut dyn Write, finding: &Diagnostic, style: Style) -> io::Result<()
         writeln!(out, "{:gutter$}{arrow} {place}", "")?;
     }
     let bar = style.paint("34", "|");
-    if let Some(excerpt) = &finding.excerpt {
+    if let Some(excerpt) = finding.excerpt.as_ref().filter(|e| !e.text.is_empty()) {
         let room = style.width.saturating_sub(gutter + 3).max(NARROWEST / 2);
         let column = excerpt.column.saturating_sub(excerpt.skipped) as usize;
         let (text, column) = window(&excerpt.text, column, room);

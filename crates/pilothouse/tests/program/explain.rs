@@ -103,3 +103,38 @@ fn the_objects_are_named_with_their_places() {
     ];
     assert_eq!(titles, wanted);
 }
+
+#[test]
+fn a_simulated_request_is_told_that_a_password_is_asked_for() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/nginx-ingress");
+    let folder = folder.to_str().unwrap();
+    let simulated = |path: &str| {
+        let url = format!("http://shop.example.com{path}");
+        let args = [
+            "simulate",
+            "--from",
+            "gateway.higress-system",
+            "--config-dir",
+            folder,
+            "--role",
+            "gateway",
+            "-l",
+            "higress=higress-system-higress-gateway",
+            "--ingress-class",
+            "nginx",
+            "-o",
+            "json",
+            "GET",
+            &url,
+        ];
+        let walk = printed(&pilothouse(&args).output().unwrap());
+        let asked = walk["asked"].as_array().cloned().unwrap_or_default();
+        let what = asked.iter().map(|asked| asked["what"].as_str().unwrap());
+        what.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        simulated("/admin"),
+        ["a name and a password (basic auth) are asked for"]
+    );
+    assert_eq!(simulated("/api/stars"), [""; 0]);
+}

@@ -122,3 +122,28 @@ fn a_rollback_says_what_is_made_changed_and_deleted() {
     );
     assert!(!shown.contains("deleted serviceaccounts"), "{shown}");
 }
+
+#[test]
+fn an_import_applies_nothing_of_a_document_in_which_a_key_stands_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, folder) = folders(dir.path());
+    let map = |name: &str| {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: shop}}\n")
+    };
+    let item = "{apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: shop}}";
+    let list = format!("apiVersion: v1\nkind: List\nitems: [{item}]\nitems: []\n");
+    fs::write(folder.join("a.yaml"), format!("{}---\n{list}", map("a"))).unwrap();
+    let output = run(&data, &["import", folder.to_str().unwrap()]);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(
+        printed.contains("a.yaml:8: items: the key stands twice, first on line 7"),
+        "{printed}"
+    );
+    assert!(
+        printed.contains("1 object applied, 1 refused."),
+        "{printed}"
+    );
+    let history = said(&data, &["history"]);
+    assert!(!history.contains("configmaps shop/b"), "{history}");
+}

@@ -25,8 +25,8 @@ use xds::TypeUrl;
 use crate::support::{PATIENCE, Server, pilothouse};
 
 /// A CA as operators plug it in, and what it signs.
-struct Ca {
-    folder: PathBuf,
+pub(crate) struct Ca {
+    pub(crate) folder: PathBuf,
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
@@ -49,7 +49,7 @@ impl Ca {
     }
 
     /// The files of a workload's certificate and key.
-    fn sign(&self, id: &str) -> (PathBuf, PathBuf) {
+    pub(crate) fn sign(&self, id: &str) -> (PathBuf, PathBuf) {
         let mut params = CertificateParams::default();
         params.subject_alt_names = vec![SanType::URI(id.try_into().unwrap())];
         let key = KeyPair::generate().unwrap();
@@ -63,13 +63,13 @@ impl Ca {
 }
 
 /// A server with a port for TLS.
-struct Secured {
-    server: Server,
+pub(crate) struct Secured {
+    pub(crate) server: Server,
     address: SocketAddr,
 }
 
 impl Secured {
-    fn start(dir: &Path, more: &[&str]) -> Self {
+    pub(crate) fn start(dir: &Path, more: &[&str]) -> Self {
         let config = dir.join("config");
         let folders = [
             "--config-dir",
@@ -98,7 +98,7 @@ impl Secured {
 }
 
 /// What a proxy of namespace `shop` and account `web` gets that connects so: the number of its clusters, or a gRPC code.
-async fn get(
+pub(crate) async fn get(
     server: &Secured,
     root: &Path,
     shown: Option<(PathBuf, PathBuf)>,
@@ -136,7 +136,7 @@ const SERVICE: &str = "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nm
     spec:\n  hosts: [a.example.com]\n  addresses: [240.0.0.1]\n  resolution: STATIC\n  \
     ports: [{number: 80, name: http, protocol: HTTP}]\n  endpoints: [{address: 10.1.1.1}]\n";
 
-fn world() -> (TempDir, Ca, Ca) {
+pub(crate) fn world() -> (TempDir, Ca, Ca) {
     let dir = TempDir::new().unwrap();
     fs::create_dir(dir.path().join("config")).unwrap();
     fs::write(dir.path().join("config/a.yaml"), SERVICE).unwrap();
@@ -216,9 +216,9 @@ async fn certificates_of_the_server_come_from_files_and_are_reloaded() {
     assert_eq!(get(&server, &root(&ca), Some(ca.sign(web))).await, Err(0));
 }
 
-type Http2 = h2::client::SendRequest<Bytes>;
+pub(crate) type Http2 = h2::client::SendRequest<Bytes>;
 
-async fn http2<I>(io: I) -> Http2
+pub(crate) async fn http2<I>(io: I) -> Http2
 where
     I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -229,7 +229,7 @@ where
     client.ready().await.unwrap()
 }
 
-async fn secure(server: &Secured, ca: &Ca, shown: Option<(PathBuf, PathBuf)>) -> Http2 {
+pub(crate) async fn secure(server: &Secured, ca: &Ca, shown: Option<(PathBuf, PathBuf)>) -> Http2 {
     let mut roots = RootCertStore::empty();
     roots.add(ca.issuer.der().clone()).unwrap();
     let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))

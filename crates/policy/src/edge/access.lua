@@ -32,6 +32,7 @@ local function known(handle, name, header)
   local value = header and handle:headers():get(header) or ""
   if name == "REQ" then return value end
   if name == "ESCAPED_REQ" then return escaped(value) end
+  if name == "HOST" then return ((handle:headers():get(":authority") or ""):gsub(":%d+$", "")) end
   if name == "PROTOCOL" then return handle:streamInfo():protocol() end
   if name == "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT" then return address(handle) end
   return ""
@@ -251,7 +252,7 @@ local function question(handle, asked)
   end
   headers[":method"] = asked["method"] or method
   headers[":path"] = filled(handle, asked["path"])
-  headers[":authority"] = asked["authority"]
+  headers[":authority"] = filled(handle, asked["authority"])
   headers[":scheme"] = asked["scheme"]
   return headers
 end

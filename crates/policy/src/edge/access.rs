@@ -143,11 +143,15 @@ fn question(external: &ExternalAuth, cluster: impl Fn(&str, u16) -> String) -> S
         none if none.is_empty() => external.host.to_string(),
         authority => authority,
     };
+    let asked_at = match external.outside() {
+        Some(outside) => outside.cluster(),
+        None => cluster(&external.host, external.port),
+    };
     // What is not finite stands for nothing in numbers of metadata; times are far from that.
     let timeout = external.timeout.as_millis().clamp(1, 3_600_000);
     let timeout = f64::from(u32::try_from(timeout).unwrap_or(u32::MAX));
     let mut fields = vec![
-        ("cluster", string(&cluster(&external.host, external.port))),
+        ("cluster", string(&asked_at)),
         ("authority", string(&authority)),
         ("path", string(&path)),
         (

@@ -61,6 +61,7 @@ impl Can {
             Need::Moved => self.script || self.mcp,
             Need::Rest => self.mcp,
             Need::Rpc => self.calls,
+            Need::Underscores => self.script,
             _ => true,
         }
     }

@@ -51,7 +51,7 @@ pub(super) fn is_one_host(stated: &Stated) -> bool {
 pub(super) fn open(stated: &Stated, credentials: &Credentials, through: Option<&Through>) -> Open {
     if let Some(through) = through {
         return every(Fixed {
-            host: listed(stated),
+            host: stated.listed_host().into(),
             instances: vec![instance(LOOPBACK, through.listener)],
         });
     }
@@ -84,16 +84,16 @@ pub(super) fn open(stated: &Stated, credentials: &Credentials, through: Option<&
             Arc::new(move || Box::new(Nacos::new(options.clone())))
         }
         "static" => every(Fixed {
-            host: listed(stated),
+            host: stated.listed_host().into(),
             instances: fixed(stated).unwrap_or_default(),
         }),
         _ => match hosts(stated).unwrap_or_default() {
             Hosts::Plain(instances) => every(Fixed {
-                host: listed(stated),
+                host: stated.listed_host().into(),
                 instances,
             }),
             Hosts::Records(names) => every(Srv {
-                host: listed(stated),
+                host: stated.listed_host().into(),
                 names,
             }),
         },
@@ -111,11 +111,6 @@ fn nowhere() -> Server {
         host: "invalid.".into(),
         port: 0,
     }
-}
-
-/// The host of a service that is listed.
-fn listed(stated: &Stated) -> Arc<str> {
-    format!("{}.{}", stated.name, stated.registry_type).into()
 }
 
 fn setting(stated: &Stated, key: &str) -> Option<Arc<str>> {

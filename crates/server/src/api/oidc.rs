@@ -35,7 +35,7 @@ pub struct OidcOptions {
     )]
     pub oidc_username_claim: String,
 
-    /// What stands before users' names; \"-\" for nothing. Without it the issuer and \"#\", but for the claim \"email\".
+    /// What stands before users' names; `-` for nothing. Without it the issuer and `#`, but for the claim `email`.
     #[arg(
         long,
         env = "PILOTHOUSE_OIDC_USERNAME_PREFIX",

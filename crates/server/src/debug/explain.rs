@@ -35,7 +35,8 @@ pub(super) async fn page(query: &str, pages: &Arc<Pages>) -> Result<Value, PageE
     let bad = |message: &str| PageError::new(StatusCode::BAD_REQUEST, message);
     let proxy = query.get("proxyID");
     if proxy.is_empty() {
-        let message = "which proxy? add ?proxyID=NAME.NAMESPACE (see /debug/syncz)";
+        let message =
+            "which proxy? add ?proxyID=NAME.NAMESPACE; `pilothouse proxy-status` lists them";
         return Err(bad(message));
     }
     let ty = type_of(query.get("type"));

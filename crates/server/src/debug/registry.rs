@@ -1,34 +1,63 @@
-//! Services, endpoints and objects as debug pages show them.
+//! Services and endpoints as debug pages show them, and what was found wrong with objects.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use convert::status::Status;
+use mesh::network_gateways::{NetworkGateway, NetworkGateways};
 use mesh::services::EndpointsOf;
 use model::change::ServiceKey;
+use model::civil::timestamp;
 use model::service::{
-    Address, Endpoint, Health, Resolution, Service, TrafficDistribution, Visibility,
+    Address, Endpoint, Health, PerCluster, Resolution, Service, TrafficDistribution, Visibility,
 };
-use model::{Derived, Diagnostic, Kind, Severity, template};
+use model::{AnyObject, Diagnostic, Severity};
 use registries::service::{NAME_LABEL, TYPE_LABEL};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use store::Snapshot;
 
-use super::{proxy_name, services as all_services, timestamp};
+use super::{proxy_name, services as all_services};
 use crate::analysis::Analyst;
 use crate::derive::{FindingRow, State};
 use crate::writing;
 
 /// `/debug/registryz`.
 pub(super) fn services(state: &State) -> Value {
-    all_services(state).iter().map(|s| service(s)).collect()
+    let snapshot = state.store().snapshot();
+    let with_version = |s: &Arc<Service>| {
+        let object = snapshot.tables.get_any(s.object.kind, &s.object.name);
+        let mut shown = service(s);
+        shown["ResourceVersion"] = object.map_or_else(String::new, version).into();
+        shown
+    };
+    all_services(state).iter().map(with_version).collect()
 }
 
-fn service(s: &Service) -> Value {
-    let addresses: BTreeMap<&str, Vec<&str>> = s
-        .cluster_vips
-        .iter()
-        .map(|(cluster, list)| (cluster.as_str(), list.iter().map(|a| &**a).collect()))
-        .collect();
+/// The version that the API of an object gave it.
+fn version(object: AnyObject) -> String {
+    object.meta().resource_version.to_string()
+}
+
+/// Values by cluster.
+fn per_cluster<T>(all: &PerCluster<T>, shown: impl Fn(&[T]) -> Value) -> Map<String, Value> {
+    let of_each = all.iter();
+    of_each
+        .map(|(cluster, list)| (cluster.as_str().to_owned(), shown(list)))
+        .collect()
+}
+
+/// Ports under the ports that lead to them.
+fn ports(pairs: &[(u16, u16)]) -> Value {
+    let pairs = pairs.iter();
+    pairs
+        .map(|(port, other)| (port.to_string(), Value::from(*other)))
+        .collect()
+}
+
+/// A service, as istiod names the fields.
+pub(super) fn service(s: &Service) -> Value {
+    let addresses =
+        |list: &[Arc<str>]| -> Value { list.iter().map(|a| Value::from(&**a)).collect() };
     let export_to: Option<Vec<&str>> = match &s.export_to {
         Visibility::Public => None,
         Visibility::Namespaces(list) => Some(list.iter().map(|n| n.as_str()).collect()),
@@ -61,13 +90,22 @@ fn service(s: &Service) -> Value {
             },
             "ObjectName": &*s.object.name.name,
             "PublishNotReadyAddresses": s.kube.publish_not_ready,
+            "Aliases": s.aliases.iter().map(|alias| json!({
+                "Namespace": &*alias.namespace, "Hostname": &*alias.host,
+            })).collect::<Vec<_>>(),
+            "ClusterExternalAddresses": {
+                "Addresses": per_cluster(&s.kube.external_addresses, addresses),
+            },
+            "ClusterExternalPorts": per_cluster(&s.kube.external_ports, ports),
+            "PassthroughTargetPorts": ports(&s.passthrough_ports),
+            "DNSConnectStrategy": u8::from(s.race_first_connect),
         },
         "ports": s.ports.iter().map(|p| json!({
             "name": &*p.name, "port": p.number, "protocol": p.protocol.to_string(),
         })).collect::<Vec<_>>(),
         "creationTime": timestamp(s.created.time().unwrap_or_default().0),
         "hostname": &*s.host,
-        "clusterVIPs": { "Addresses": addresses },
+        "clusterVIPs": { "Addresses": per_cluster(&s.cluster_vips, addresses) },
         "defaultAddress": &*s.default_address,
         "Resolution": match s.resolution {
             Resolution::ClientSide => 0,
@@ -81,9 +119,33 @@ fn service(s: &Service) -> Value {
     })
 }
 
+/// `/debug/networkz`, as istiod names the fields.
+pub(super) fn networks(state: &State) -> Value {
+    let gateways = state.get(&NetworkGateways);
+    gateways.named.iter().map(network_gateway).collect()
+}
+
+/// The same by network.
+pub(super) fn gateways_by_network(state: &State) -> Value {
+    let mut networks: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for gateway in &state.get(&NetworkGateways).named {
+        let of_network = networks.entry(gateway.network.to_string()).or_default();
+        of_network.push(network_gateway(gateway));
+    }
+    json!(networks)
+}
+
+/// A gateway between networks.
+fn network_gateway(g: &NetworkGateway) -> Value {
+    json!({
+        "Network": &*g.network, "Cluster": g.cluster.as_str(), "Addr": &*g.address, "Port": g.port,
+    })
+}
+
 /// `/debug/endpointShardz`.
 pub(super) fn endpoints(state: &State) -> Value {
     let mut hosts: BTreeMap<String, BTreeMap<String, Value>> = BTreeMap::new();
+    let settings = state.store().snapshot().settings.clone();
     for s in all_services(state) {
         let key = ServiceKey {
             namespace: s.namespace.clone(),
@@ -92,6 +154,7 @@ pub(super) fn endpoints(state: &State) -> Value {
         let list = state.get(&EndpointsOf(key));
         let mut shards: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         let mut accounts: BTreeMap<&str, Value> = BTreeMap::new();
+        let sends_unhealthy = xlate::always_sends_unhealthy(&settings, &s);
         let provider = match s.registry {
             model::service::Registry::Kubernetes => "Kubernetes",
             model::service::Registry::External => "External",
@@ -100,7 +163,7 @@ pub(super) fn endpoints(state: &State) -> Value {
             shards
                 .entry(format!("{provider}/{}", e.cluster))
                 .or_default()
-                .push(endpoint(e));
+                .push(endpoint(e, sends_unhealthy));
             if !e.service_account.is_empty() {
                 accounts.insert(&e.service_account, json!({}));
             }
@@ -116,7 +179,7 @@ pub(super) fn endpoints(state: &State) -> Value {
     json!(hosts)
 }
 
-fn endpoint(e: &Endpoint) -> Value {
+fn endpoint(e: &Endpoint, sends_unhealthy: bool) -> Value {
     let (addresses, port): (Vec<&str>, u16) = match &e.address {
         Address::Socket { hosts, port } => (hosts.iter().map(|h| &**h).collect(), *port),
         Address::Unix(path) => (vec![path], 0),
@@ -126,6 +189,7 @@ fn endpoint(e: &Endpoint) -> Value {
         "Labels": labels,
         "Addresses": addresses,
         "ServicePortName": &*e.port_name,
+        "LegacyClusterPortKey": e.service_port,
         "ServiceAccount": &*e.service_account,
         "Network": &*e.network,
         "Locality": { "Label": e.locality.to_string(), "ClusterID": &*e.cluster },
@@ -142,79 +206,9 @@ fn endpoint(e: &Endpoint) -> Value {
             Health::Draining => 2,
             Health::Terminating => 3,
         },
+        "SendUnhealthyEndpoints": sends_unhealthy,
         "NodeName": &*e.node,
     })
-}
-
-/// `/debug/configz`: objects in force, all or those of a kind. Secrets are told by name only.
-pub(super) fn objects(state: &State, kind: Option<&str>) -> Vec<Value> {
-    let snapshot = state.store().snapshot();
-    Kind::ALL
-        .iter()
-        .filter(|of| kind.is_none_or(|kind| of.name() == kind))
-        .flat_map(|kind| snapshot.tables.iter_any(*kind))
-        .map(|object| {
-            let meta = object.meta();
-            let map = |labels: &model::Labels| -> BTreeMap<String, String> {
-                labels
-                    .iter()
-                    .map(|(k, v)| (k.to_string(), template::written(v).into_owned()))
-                    .collect()
-            };
-            let mut metadata = json!({
-                "name": &*meta.name.name,
-                "namespace": &*meta.name.namespace,
-                "labels": map(&meta.labels),
-                "annotations": annotations(object.key().kind, map(&meta.annotations)),
-            });
-            if let Some(created) = meta.created.time() {
-                metadata["creationTimestamp"] = timestamp(created.0).into();
-            }
-            let mut shown = json!({
-                "kind": object.key().kind.name(),
-                "apiVersion": object.key().kind.api_version(),
-                "metadata": metadata,
-                "spec": object.spec_json(),
-                "origin": meta.origin.to_string(),
-            });
-            if let Some(cluster) = &meta.name.cluster {
-                shown["cluster"] = cluster.as_str().into();
-            }
-            if let Some(made) = &meta.derived {
-                shown["derived"] = derived(made, &snapshot);
-            }
-            shown
-        })
-        .collect()
-}
-
-/// Annotations as they are shown. kubectl keeps objects as they were applied in one, and so all that a Secret holds: of
-/// Secrets, names alone are shown, and that one of no object.
-fn annotations(kind: Kind, mut all: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    all.remove("kubectl.kubernetes.io/last-applied-configuration");
-    if kind == Kind::Secret {
-        for value in all.values_mut() {
-            *value = format!("({} bytes, redacted)", value.len());
-        }
-    }
-    all
-}
-
-/// What an object was derived from.
-fn derived(made: &Derived, snapshot: &Snapshot) -> Value {
-    let from = made.from.iter().map(|key| {
-        let mut shown = json!({
-            "kind": key.kind.name(),
-            "name": &*key.name.name,
-            "namespace": &*key.name.namespace,
-            "at": snapshot.place_of(key).map(|at| at.to_string()),
-        });
-        if let Some(cluster) = &key.name.cluster {
-            shown["cluster"] = cluster.as_str().into();
-        }
-        shown
-    });
-    json!({ "by": made.by, "from": from.collect::<Vec<_>>() })
 }
 
 /// `/debug/status`: objects with the status that they get, as kubectl lists them.
@@ -273,30 +267,4 @@ pub(super) fn analysis(analyst: &Analyst) -> Value {
         "evaluations": analyzed.runs,
         "findings": findings,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn annotations_of_a_secret_do_not_tell_what_it_holds() {
-        let all = || {
-            let pairs = [
-                (
-                    "kubectl.kubernetes.io/last-applied-configuration",
-                    "{data: secret}",
-                ),
-                ("note", "secret"),
-            ];
-            pairs
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .into()
-        };
-        let shown = annotations(Kind::Secret, all());
-        assert_eq!(shown["note"], "(6 bytes, redacted)");
-        assert_eq!(shown.len(), 1);
-        let shown = annotations(Kind::ConfigMap, all());
-        assert_eq!((shown.len(), shown["note"].as_str()), (1, "secret"));
-    }
 }

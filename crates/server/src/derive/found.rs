@@ -41,6 +41,10 @@ pub struct Totals {
     pub errors: i64,
     /// Of what works otherwise than it seems.
     pub warnings: i64,
+    /// Of hosts of VirtualServices that another VirtualService has.
+    pub hosts_taken: i64,
+    /// Of subsets that are defined before.
+    pub subsets_taken: i64,
 }
 
 impl Found {
@@ -111,6 +115,12 @@ impl Found {
                 Severity::Warning => totals.warnings += 1,
                 Severity::Info => {}
             }
+            let kind = finding.object.as_ref().map(|object| object.kind);
+            match (finding.code, kind) {
+                (code::HOST_TAKEN, Some(Kind::VirtualService)) => totals.hosts_taken += 1,
+                (code::SUBSET_TAKEN, _) => totals.subsets_taken += 1,
+                _ => {}
+            }
         }
         totals
     }
@@ -159,6 +169,29 @@ mod tests {
         found.replace(Some(&a), None);
         found.replace(Some(&a), None);
         assert_eq!(found.all().count(), 0);
+    }
+
+    #[test]
+    fn hosts_and_subsets_that_are_taken_are_counted_by_themselves() {
+        let mut found = Found::default();
+        let about = |code: &'static str, kind: Kind| {
+            let mut finding = Diagnostic::new(code, Severity::Warning, "x");
+            finding.object = Some(ObjectKey {
+                kind,
+                name: model::ObjectName::new("shop", "x"),
+            });
+            finding
+        };
+        let all: Findings = [
+            about(code::HOST_TAKEN, Kind::VirtualService),
+            about(code::HOST_TAKEN, Kind::ServiceEntry),
+            about(code::SUBSET_TAKEN, Kind::DestinationRule),
+        ]
+        .into();
+        found.replace(None, Some(&all));
+        let totals = found.totals();
+        assert_eq!((totals.hosts_taken, totals.subsets_taken), (1, 1));
+        assert_eq!(totals.warnings, 3);
     }
 
     #[test]

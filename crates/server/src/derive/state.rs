@@ -10,6 +10,7 @@ use ads::wake::WakeBatch;
 use convert::Stage;
 use incr::{Engine, Query, RootId};
 use mesh::network_gateways::WantedAddresses;
+use mesh::services::to_remember;
 use mesh::view::ProxyKey;
 use model::labels::Labels;
 use model::names::Namespace;
@@ -359,8 +360,8 @@ impl State {
 
     /// Applies changes, and derives objects from others.
     fn apply(&mut self, changes: Vec<Change>) -> store::ChangeSet {
-        let panics = self.stage.panics();
-        let changed = self.stage.apply(&mut self.store, changes);
+        let (before, panics) = (self.store.snapshot(), self.stage.panics());
+        let mut changed = self.stage.apply(&mut self.store, changes);
         for change in self.stage.take_findings() {
             self.found
                 .replace(Some(&change.before), Some(&change.after));
@@ -370,7 +371,24 @@ impl State {
             self.panics += panicked;
             tracing::error!("Deriving objects panicked; what was derived before stays in force.");
         }
+        self.remember(&before, &mut changed);
         changed
+    }
+
+    /// Remembers the identities of services that may have lost their endpoints. No object is derived from them.
+    fn remember(&mut self, before: &Snapshot, changed: &mut store::ChangeSet) {
+        let (engine, after) = (&self.engine, self.store.snapshot());
+        let found = AssertUnwindSafe(|| to_remember(engine, before, &after, changed));
+        let Ok(found) = catch_unwind(found) else {
+            self.panics += 1;
+            tracing::error!(
+                "Identities of services cannot be remembered, as reading them panicked."
+            );
+            return;
+        };
+        if !found.is_empty() {
+            changed.merge(self.store.amend(found));
+        }
     }
 
     /// Pulls the roots that may have changed; returns how many views and sets were published.

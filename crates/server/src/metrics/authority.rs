@@ -52,11 +52,12 @@ impl Authority {
                 "citadel_server_id_extraction_err_count",
                 "Certificate signing requests whose caller has no names.",
             )?,
-            unsigned: super::counters(
+            unsigned: super::counters_of(
                 registry,
                 "citadel_server_csr_sign_err_count",
                 "Certificate signing requests that were not signed, by error.",
                 "error",
+                &["CA_NOT_READY", "CSR_ERROR", "TTL_ERROR", "CERT_GEN_ERROR"],
             )?,
             signed: counter(
                 "citadel_server_success_cert_issuance_count",

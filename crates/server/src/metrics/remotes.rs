@@ -38,11 +38,12 @@ impl Remotes {
                 "Remote clusters that could not be read within PILOT_REMOTE_CLUSTER_TIMEOUT of being added.",
                 "cluster",
             )?,
-            events: super::counters(
+            events: super::counters_of(
                 registry,
                 "remote_cluster_secret_events_total",
                 "Kubeconfigs of remote clusters that were added, changed and removed.",
                 "event",
+                &["add", "update", "delete"],
             )?,
             states: gauges(
                 "istiod_remote_cluster_sync_status",

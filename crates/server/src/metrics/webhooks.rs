@@ -1,6 +1,8 @@
 //! Of the webhooks that are served. Names and labels are istiod's.
 // Istio: pkg/kube/inject/monitoring.go, pkg/webhooks/validation/server/monitoring.go, 1.32.
 
+use admission::Reason;
+use model::Kind;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry};
 
 /// Metrics of admission webhooks.
@@ -77,6 +79,19 @@ impl Webhooks {
         ];
         for collector in all {
             registry.register(collector)?;
+        }
+        for kind in Kind::ALL
+            .iter()
+            .filter(|kind| kind.group().ends_with(".istio.io"))
+        {
+            let [version, ..] = kind.versions() else {
+                continue;
+            };
+            let labels = [kind.group(), *version, kind.plural()];
+            metrics.passed.with_label_values(&labels);
+            let [group, version, resource] = labels;
+            let labels = [group, version, resource, Reason::Invalid.name()];
+            metrics.failed.with_label_values(&labels);
         }
         Ok(metrics)
     }

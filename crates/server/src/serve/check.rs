@@ -40,12 +40,28 @@ pub(super) fn check(options: &ServeOptions) -> anyhow::Result<()> {
             tracing::warn!(%address, flag, "Plaintext is served beyond this machine.");
         }
     }
-    for (flag, instead) in options.istiod.given() {
-        tracing::warn!(flag, instead, "A flag of istiod has no effect.");
+    let peers = &options.exporting.mcp_peers.0;
+    if !peers.is_empty() {
+        let ranges = peers.iter().map(ToString::to_string);
+        let ranges = ranges.collect::<Vec<_>>().join(",");
+        tracing::warn!(
+            ranges,
+            "Whoever has one of these addresses reads the configuration of every namespace without proving who it is \
+             (--mcp-peers)."
+        );
+    }
+    let given = [options.istiod.given(), options.higress.given()].concat();
+    if !given.is_empty() {
+        let given = given.iter();
+        let told: Vec<String> = given
+            .map(|(flag, instead)| format!("{flag} ({instead})"))
+            .collect();
+        let flags = told.join(", ");
+        tracing::warn!(flags, "Flags of istiod or Higress have no effect here.");
     }
     if !options.has_other_sources() && !options.reads_cluster() {
         tracing::warn!(
-            "No source of configuration is given (--kubeconfig, --config-dir or --data)."
+            "No source of configuration is given (--kubeconfig, --config-dir, --config-source or --data)."
         );
     }
     Ok(())

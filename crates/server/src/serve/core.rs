@@ -19,6 +19,7 @@ use crate::analysis::Analyst;
 use crate::config::ServeOptions;
 use crate::deployments;
 use crate::derive::{Batch, Derive, OriginLimits};
+use crate::exporting::Keeper;
 use crate::findings::Findings;
 use crate::http::Pages;
 use crate::metrics::Metrics;
@@ -52,6 +53,7 @@ pub(super) struct Core {
     pub(super) of_trust: Arc<trust::Seen>,
     pub(super) statuses: Arc<Book>,
     pub(super) of_deployments: Arc<deployments::Seen>,
+    pub(super) exports: Keeper,
 }
 
 impl Core {
@@ -73,6 +75,7 @@ impl Core {
             findings: findings.clone(),
             analyst: self.analyst.clone(),
             statuses: self.statuses.clone(),
+            injection: self.injection.clone(),
             warm: warm.clone(),
             supervisor: supervisor.clone(),
             settled,
@@ -115,7 +118,7 @@ impl Core {
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
-        let analyst = Analyst::start().context("cannot start the analysis thread")?;
+        let (analyst, exports) = beside()?;
         let nothing = store::Store::new(settings.clone()).snapshot();
         let shadows = Arc::new(Shadows::new(nothing.clone()));
         let statuses = Arc::new(Book::new(
@@ -128,7 +131,7 @@ impl Core {
         let registration = Registration::start(options, home, nothing, metrics, tasks, stop);
         let (of_batches, of_proxies) = (analyst.clone(), analyst.clone());
         let (seen, registered) = (shadows.clone(), registration.clone());
-        let counted = metrics.clone();
+        let (counted, of_exports) = (metrics.clone(), exports.clone());
         let config_maps = Arc::new(ConfigMaps::new(options));
         let injection = Arc::new(InjectorSource::new(options));
         let of_injection = injection.clone();
@@ -140,9 +143,8 @@ impl Core {
         let of_registries = bridges.clone();
         let edge = options.ingress.features().edge_namespace;
         let of_acme = Arc::new(acme::Seen::new(edge));
-        let seen_certificates = of_acme.clone();
         let of_trust = Arc::new(trust::Seen::default());
-        let seen_roots = of_trust.clone();
+        let (seen_certificates, seen_roots) = (of_acme.clone(), of_trust.clone());
         let of_deployments = Arc::new(deployments::Seen::new(&options.namespace));
         let deployed = (options.deploys_gateways() || options.creates_gateway_classes())
             .then(|| of_deployments.clone());
@@ -157,6 +159,7 @@ impl Core {
             of_registries.see(batch);
             seen_certificates.see(batch);
             seen_roots.see(batch);
+            of_exports.see(batch);
             if let Some(deployed) = &deployed {
                 deployed.see(batch);
             }
@@ -185,8 +188,16 @@ impl Core {
             of_trust,
             statuses,
             of_deployments,
+            exports,
         })
     }
+}
+
+/// Starts the threads that work on the snapshots of the derive thread: for analysis, and for other control planes.
+fn beside() -> anyhow::Result<(Analyst, Keeper)> {
+    let analyst = Analyst::start().context("cannot start the analysis thread")?;
+    let exports = Keeper::start().context("cannot start the export thread")?;
+    Ok((analyst, exports))
 }
 
 /// How much proxies may state that nothing is known of.

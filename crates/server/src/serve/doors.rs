@@ -30,6 +30,8 @@ pub(super) struct Doors<'a> {
     /// Where plaintext is served, and where pages are.
     pub(super) addresses: Addresses,
     pub(super) pages: Arc<Pages>,
+    /// Where TLS is served, if it is.
+    pub(super) secure_address: Option<SocketAddr>,
     start: Instant,
 }
 
@@ -55,6 +57,7 @@ impl<'a> Doors<'a> {
             options,
             addresses: Addresses { xds, http },
             pages: pages.clone(),
+            secure_address: None,
             start,
         })
     }
@@ -75,7 +78,9 @@ impl<'a> Doors<'a> {
                 return Ok(());
             }
         };
-        tracing::info!(address = %listener.local_addr()?, "Listening for TLS.");
+        let address = listener.local_addr()?;
+        tracing::info!(%address, "Listening for TLS.");
+        self.secure_address = Some(address);
         let secure = Secure::new(listener, shown.tls.clone());
         let secure = secure.context("cannot start the threads for TLS handshakes")?;
         self.closed.push(Door::Secure(secure));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use model::{Owner, SourceId};
 use tokio_util::sync::CancellationToken;
@@ -9,7 +10,11 @@ use tokio_util::sync::CancellationToken;
 use crate::derive::Batch;
 use crate::findings::Findings;
 use crate::metrics::Metrics;
+use crate::quiet::{Quiet, shown};
 use crate::shadows::Shadows;
+
+/// Lines about changes, which a churn of endpoints makes many of.
+static CHANGES: Quiet = Quiet::new();
 
 /// Reports the objects that are not used because another source has them as well.
 pub(super) async fn tell_shadowed(
@@ -65,16 +70,29 @@ pub(super) fn on_batch(batch: &Batch, metrics: &Metrics) {
             model::Severity::Info => tracing::debug!("{finding}"),
         }
     }
-    for key in &batch.changes.objects {
-        metrics
-            .config_events
-            .with_label_values(&[key.kind.name()])
-            .inc();
+    let objects = batch.changes.objects.len();
+    if objects > 0 {
+        match CHANGES.take(Instant::now()) {
+            Some(left_out) => {
+                let (revision, proxies) = (batch.revision, batch.proxies);
+                let ms = u64::try_from(batch.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+                let left_out = shown(left_out);
+                tracing::info!(
+                    revision,
+                    objects,
+                    proxies,
+                    ms,
+                    left_out,
+                    "Changes are in force."
+                );
+            }
+            None => metrics.quieted.inc(),
+        }
     }
     if !batch.changes.is_empty() {
         tracing::debug!(
             revision = batch.revision,
-            objects = batch.changes.objects.len(),
+            objects,
             proxies = batch.proxies,
             views = batch.views,
             sets = batch.sets,

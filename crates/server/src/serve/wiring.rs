@@ -23,6 +23,7 @@ use crate::access::AccessSource;
 use crate::api::STORE_RANK;
 use crate::apis::{Api, Apis};
 use crate::config::{ServeOptions, ValidationMode};
+use crate::config_sources::folder;
 use crate::derive::{Closed, Derive, State};
 use crate::metrics::Metrics;
 use crate::registration::Home;
@@ -123,24 +124,9 @@ impl Wiring<'_> {
     }
 
     fn folders(&self, supervisor: &Supervisor) -> anyhow::Result<()> {
-        let (warm, empty_grace) = (self.warm, self.options.config_empty_grace);
-        let validation = validation(self.options.validation, ValidationMode::Strict);
         for (rank, dir) in (FOLDER_RANK..).zip(&self.options.config_dir) {
             let owner = Owner::new(rank, format!("files:{}", dir.display()));
-            let dir = dir.clone();
-            supervisor.add(Box::new(move |first| {
-                // Nobody must lose what was there because a folder is late.
-                let absent = match first && !warm {
-                    true => Absent::Empty,
-                    false => Absent::Unknown,
-                };
-                let folder = Folder::new(owner.clone(), dir.clone(), validation);
-                let options = files::Options {
-                    absent,
-                    empty_grace,
-                };
-                Box::new(FilesSource { folder, options })
-            }))?;
+            supervisor.add(folder(self.options, self.warm, owner, dir.clone()))?;
         }
         Ok(())
     }
@@ -306,15 +292,8 @@ pub(super) fn reading(options: &ServeOptions, kinds: Arc<[Kind]>) -> kubernetes:
     let is_read = |kind: &&Kind| stated.kinds.contains(kind);
     kubernetes::source::Options {
         kinds: kinds.iter().filter(is_read).copied().collect(),
-        validation: validation(options.validation, ValidationMode::Warn),
+        validation: options.validation(ValidationMode::Warn),
         revision: options.revision.as_str().into(),
         ..stated
-    }
-}
-
-fn validation(stated: Option<ValidationMode>, default: ValidationMode) -> Validation {
-    match stated.unwrap_or(default) {
-        ValidationMode::Strict => Validation::Strict,
-        ValidationMode::Warn => Validation::Warn,
     }
 }

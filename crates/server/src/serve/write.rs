@@ -6,6 +6,7 @@ use model::Owner;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::core::Core;
 use super::report::report;
 use super::wiring::CLUSTER_RANK;
 use crate::apis::Apis;
@@ -34,15 +35,14 @@ impl<'a> Begun<'a> {
         options: &'a ServeOptions,
         pages: &'a Arc<Pages>,
         apis: &'a Apis,
-        seen: &'a trust::Seen,
-        deployments: (&'a Arc<deployments::Seen>, &'a Arc<InjectorSource>),
+        core: &'a Core,
     ) -> Self {
         Self {
             options,
             pages,
             apis,
-            seen,
-            deployments,
+            seen: &core.of_trust,
+            deployments: (&core.of_deployments, &core.injection),
         }
     }
 

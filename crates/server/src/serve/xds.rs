@@ -3,8 +3,13 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use tokio_util::sync::CancellationToken;
 
+use super::core::Core;
 use crate::config::ServeOptions;
+use crate::debug::over_xds::DebugTypes;
+use crate::exporting::ConfigTypes;
+use crate::health::{self, Health};
 use crate::http::Pages;
 use crate::issuing::{self, Issuing};
 use crate::registration::Registration;
@@ -15,10 +20,11 @@ use crate::streams::Proxies;
 pub(super) fn server(
     options: &ServeOptions,
     trust: &Trust,
-    pages: &Pages,
-    registration: &Registration,
+    pages: &Arc<Pages>,
+    core: &Core,
+    stop: &CancellationToken,
 ) -> anyhow::Result<ads::server::Server> {
-    let proxies = proxies(options, trust, pages, registration);
+    let proxies = proxies(options, trust, pages, &core.registration);
     let accounts = &options.secure.ca_trusted_node_accounts;
     let issuing = Issuing::new(
         trust.clone(),
@@ -28,6 +34,13 @@ pub(super) fn server(
     );
     let server = ads::server::Server::new(Arc::new(proxies), options_of(options))
         .context("cannot start the threads that serve proxies")?;
+    let server = server.extra(Arc::new(DebugTypes::new(options, pages)));
+    let (peers, settled) = (options.exporting.clone(), pages.settled.clone());
+    let config = ConfigTypes::new(core.exports.clone(), peers, settled);
+    let server = server.extra(Arc::new(config));
+    let shown = pages.clone();
+    let health = Health::new(move || shown.is_ready(), stop.clone());
+    let server = server.mount(health::SERVICE, Arc::new(health));
     Ok(server.mount(issuing::SERVICE, Arc::new(issuing)))
 }
 
@@ -45,9 +58,11 @@ fn proxies(
         connections: pages.connections.clone(),
         warm: pages.warm.clone(),
         unsupported: Arc::default(),
+        unserved: Arc::default(),
         registration: registration.clone(),
         test_identities: options.insecure_test_identities,
         own: options.own_proxies.clone(),
+        peers: options.exporting.clone(),
     }
 }
 
@@ -71,6 +86,9 @@ fn options_of(options: &ServeOptions) -> ads::server::Options {
             .then_some(options.secure.max_handshakes_per_second),
         keepalive_interval: options.keepalive_interval,
         keepalive_timeout: options.keepalive_timeout,
+        max_connection_age: options
+            .keepalive_max_server_connection_age
+            .filter(|age| !age.is_zero()),
         drain_timeout: options.shutdown_duration,
         threads: options.xds_threads,
         pin_threads: options.pin_xds_threads,

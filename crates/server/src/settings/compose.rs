@@ -16,7 +16,7 @@ use model::settings::{AccessReviews, Features, Settings};
 use model::{Diagnostic, Severity};
 use policy::edge::options;
 
-use super::config_maps::{Good as Sections, Told};
+use super::config_maps::{Good as Sections, PeerMesh, Told};
 use super::files::Files;
 use super::headers::fill_headers;
 use super::partners;
@@ -64,6 +64,7 @@ pub struct Composer {
 /// The last good version of each layer.
 #[derive(Clone, Default)]
 struct Good {
+    peer_mesh: Option<Document>,
     shared_mesh: Option<Document>,
     own_mesh: Option<Document>,
     shared_networks: Option<Document>,
@@ -177,6 +178,10 @@ impl Composer {
         let features = &self.features;
         let read_mesh = |text: &str, base, place: &_| read_mesh(text, base, place, features);
         let mut mesh = default_mesh_config();
+        let peer_mesh = told.peer.as_ref().map(Document::of_peer);
+        mesh = out.layer(peer_mesh, &mut good.peer_mesh, mesh, read_mesh);
+        // What another control plane says keeps nobody here from being ready.
+        out.refused = None;
         mesh = out.layer(shared_mesh, &mut good.shared_mesh, mesh, read_mesh);
         mesh = out.layer(own_mesh, &mut good.own_mesh, mesh, read_mesh);
         fill_headers(&mut mesh, |name| std::env::var(name).ok());
@@ -289,6 +294,19 @@ impl Document {
             place: Path::new(&place).into(),
             object: Some(map.key()),
         })
+    }
+
+    /// What another control plane says of the mesh.
+    fn of_peer(peer: &PeerMesh) -> Self {
+        let text = match peer.text.len() {
+            0..=LARGEST_VALUE => Ok(peer.text.clone()),
+            bytes => Err(format!("it has {bytes} bytes, more than {LARGEST_VALUE}")),
+        };
+        Self {
+            text,
+            place: peer.place.clone(),
+            object: None,
+        }
     }
 
     fn placed(&self, mut finding: Diagnostic) -> Diagnostic {

@@ -1,6 +1,7 @@
 //! The ConfigMaps that hold settings, told whenever they change.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use model::edge::EdgeDocuments;
@@ -23,24 +24,36 @@ pub struct Told {
     pub(super) shared: Option<Arc<Object<ConfigMap>>>,
     /// The ConfigMap of this revision.
     pub(super) own: Option<Arc<Object<ConfigMap>>>,
+    /// What another control plane says of the mesh.
+    pub(super) peer: Option<PeerMesh>,
     /// What sections of the options of the edge said when they could be used last, in their ConfigMap.
     pub(super) good: Arc<Good>,
     /// What is in force; `None` before the first batch.
     pub(super) in_force: Option<(Arc<Settings>, Arc<EdgeDocuments>)>,
 }
 
+/// The mesh configuration of another control plane.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerMesh {
+    /// Where findings say that it stands.
+    pub place: Arc<Path>,
+    /// It, as JSON.
+    pub text: Arc<str>,
+}
+
 /// What sections of the options of the edge said when they could be used last, as JSON.
 pub(super) type Good = BTreeMap<Arc<str>, Redacted>;
 
 impl Told {
-    /// Whether both have the same ConfigMaps.
+    /// Whether both have the same texts.
     pub(super) fn has_same_texts(&self, other: &Self) -> bool {
         let same = |a: &Option<Arc<Object<ConfigMap>>>, b: &Option<_>| match (a, b) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             (None, None) => true,
             _ => false,
         };
-        same(&self.shared, &other.shared) && same(&self.own, &other.own) && self.good == other.good
+        let same_maps = same(&self.shared, &other.shared) && same(&self.own, &other.own);
+        same_maps && self.peer == other.peer && self.good == other.good
     }
 }
 
@@ -105,6 +118,15 @@ impl ConfigMaps {
             }
             told.in_force = Some((snapshot.settings.clone(), snapshot.edge_documents.clone()));
             true
+        });
+    }
+
+    /// Takes in what another control plane says of the mesh.
+    pub fn tell_peer(&self, peer: Option<PeerMesh>) {
+        self.told.send_if_modified(|told| {
+            let is_news = told.peer != peer;
+            told.peer = peer;
+            is_news
         });
     }
 

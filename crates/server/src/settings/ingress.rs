@@ -39,11 +39,11 @@ pub struct IngressOptions {
     pub ingress_selector: Option<String>,
 
     /// Port of these proxies for plain text. Default: 80.
-    #[arg(long, visible_alias = "http-port", env = "PILOTHOUSE_INGRESS_HTTP_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, visible_alias = "http-port", alias = "gatewayHttpPort", env = "PILOTHOUSE_INGRESS_HTTP_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub ingress_http_port: Option<u16>,
 
     /// Port of these proxies for HTTPS. Default: 443.
-    #[arg(long, visible_alias = "https-port", env = "PILOTHOUSE_INGRESS_HTTPS_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, visible_alias = "https-port", alias = "gatewayHttpsPort", env = "PILOTHOUSE_INGRESS_HTTPS_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub ingress_https_port: Option<u16>,
 
     /// Let annotations name Services and Secrets of other namespaces without a ReferenceGrant.
@@ -60,7 +60,7 @@ pub struct IngressOptions {
     pub ingress_default_certificate: Option<String>,
 
     /// ConfigMap with the global options of ingress-nginx.
-    #[arg(long, env = "PILOTHOUSE_INGRESS_NGINX_CONFIG_MAP", value_name = "NAMESPACE/NAME", value_parser = object)]
+    #[arg(long, alias = "configmap", env = "PILOTHOUSE_INGRESS_NGINX_CONFIG_MAP", value_name = "NAMESPACE/NAME", value_parser = object)]
     pub ingress_nginx_config_map: Option<String>,
 
     /// Options of these proxies as the key `higress` of Higress's ConfigMap `higress-config` has them, watched for changes.
@@ -259,7 +259,7 @@ mod tests {
             "--ingress-class nginx,higress --ingress-class edge --ingress-dialect nginx --ingress-namespace edge \
              --ingress-selector app=edge --ingress-http-port 8080 --ingress-https-port 8443 \
              --ingress-allow-cross-namespace --ingress-shared-hosts --ingress-default-certificate edge/default \
-             --ingress-nginx-config-map edge/nginx --publish-service edge/gateway --publish-status-address 192.0.2.1,a.example \
+             --configmap edge/nginx --publish-service edge/gateway --publish-status-address 192.0.2.1,a.example \
              --knative-ingress-class mine,yours --knative-local-selector app=inner --knative-local-port 8081 \
              --knative-local-service edge/inner",
         )

@@ -1,12 +1,14 @@
-//! Flags of istiod's own Deployment that have no meaning here. They are accepted, so that a Deployment can be moved as it is, and
-//! named in a warning.
+//! Flags of istiod's own Deployment, accepted so that a Deployment can be moved as it is. Those that have no meaning here are
+//! named in a warning; those of ControlZ say where `istioctl admin log` finds the levels of the log.
 //!
 //! Istio: pilot/cmd/pilot-discovery/app/cmd.go addFlags, pkg/log/options.go AttachCobraFlags, 1.32.
 
+use std::net::{IpAddr, SocketAddr};
+
 use clap::Args;
 
-/// Flags of istiod that have no effect.
-#[derive(Args, Clone, Debug, Default)]
+/// Flags of istiod.
+#[derive(Args, Clone, Debug)]
 pub struct IstiodFlags {
     #[arg(long = "log_output_level", value_name = "LEVELS", hide = true)]
     log_output_level: Option<String>,
@@ -20,34 +22,59 @@ pub struct IstiodFlags {
     #[arg(long = "log_target", value_name = "TARGETS", hide = true)]
     log_target: Vec<String>,
 
-    #[arg(
-        long = "keepaliveMaxServerConnectionAge",
-        value_name = "DURATION",
-        hide = true
-    )]
-    max_connection_age: Option<String>,
-
     #[arg(long, value_name = "NAMES", value_delimiter = ',', hide = true)]
     registries: Vec<String>,
 
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", hide = true)]
     profile: Option<String>,
 
-    #[arg(long = "ctrlz_port", value_name = "PORT", hide = true)]
-    ctrlz_port: Option<String>,
+    /// Port at which programs of this machine look at the levels of the log and change them (`istioctl admin log`, which asks
+    /// at 9876). Default: none.
+    #[arg(
+        long = "ctrlz_port",
+        env = "PILOTHOUSE_CTRLZ_PORT",
+        value_name = "PORT"
+    )]
+    ctrlz_port: Option<u16>,
 
-    #[arg(long = "ctrlz_address", value_name = "ADDRESS", hide = true)]
-    ctrlz_address: Option<String>,
+    /// Address of --ctrlz_port.
+    #[arg(long = "ctrlz_address", env = "PILOTHOUSE_CTRLZ_ADDRESS", value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = ip)]
+    ctrlz_address: IpAddr,
 
     #[arg(long = "tls-cipher-suites", value_name = "NAMES", hide = true)]
     cipher_suites: Option<String>,
+
+    #[arg(long = "tls-min-version", value_name = "VERSION", hide = true)]
+    min_version: Option<String>,
+
+    #[arg(long = "cniNamespace", value_name = "NAMESPACE", hide = true)]
+    cni_namespace: Option<String>,
+
+    #[arg(long = "vklog", value_name = "LEVEL", hide = true)]
+    vklog: Option<String>,
+}
+
+/// Reads an address without a port.
+fn ip(text: &str) -> Result<IpAddr, String> {
+    let text = if text == "localhost" {
+        "127.0.0.1"
+    } else {
+        text
+    };
+    let wrong = |_| format!("{text:?} is no IP address");
+    text.parse().map_err(wrong)
 }
 
 impl IstiodFlags {
+    /// Where levels of the log are served, if they are.
+    pub(crate) fn ctrlz(&self) -> Option<SocketAddr> {
+        let port = self.ctrlz_port?;
+        Some(SocketAddr::new(self.ctrlz_address, port))
+    }
+
     /// The flags that were given, each with what to do instead.
     pub fn given(&self) -> Vec<(&'static str, &'static str)> {
         let log = "use --log, such as info,xlate=debug";
-        let ctrlz = "there is no ControlZ; pages are at --http-addr";
         let kubernetes_only = self.registries.iter().all(|name| name == "Kubernetes");
         let flags = [
             ("--log_output_level", self.log_output_level.is_some(), log),
@@ -63,11 +90,6 @@ impl IstiodFlags {
                 "lines go to standard error",
             ),
             (
-                "--keepaliveMaxServerConnectionAge",
-                self.max_connection_age.is_some(),
-                "connections stay until they break or their credentials expire",
-            ),
-            (
                 "--registries",
                 !kubernetes_only,
                 "use --registry or an McpBridge",
@@ -77,13 +99,22 @@ impl IstiodFlags {
                 self.profile.is_some(),
                 "there are no pprof pages by this flag",
             ),
-            ("--ctrlz_port", self.ctrlz_port.is_some(), ctrlz),
-            ("--ctrlz_address", self.ctrlz_address.is_some(), ctrlz),
             (
                 "--tls-cipher-suites",
                 self.cipher_suites.is_some(),
                 "the suites are rustls's defaults, all of them with forward secrecy",
             ),
+            (
+                "--tls-min-version",
+                self.min_version.as_deref().is_some_and(|v| v != "1.2"),
+                "it is TLS 1.2",
+            ),
+            (
+                "--cniNamespace",
+                self.cni_namespace.is_some(),
+                "no plugin of the network's is installed or asked",
+            ),
+            ("--vklog", self.vklog.is_some(), log),
         ];
         let given = flags.into_iter().filter(|(_, given, _)| *given);
         given.map(|(flag, _, instead)| (flag, instead)).collect()
@@ -113,16 +144,22 @@ mod tests {
         assert_eq!(
             given(&[
                 "--log_output_level=default:info",
-                "--keepaliveMaxServerConnectionAge",
-                "30m",
                 "--profile=false",
+                "--tls-min-version=1.2",
+                "--vklog=9",
             ]),
-            [
-                "--log_output_level",
-                "--keepaliveMaxServerConnectionAge",
-                "--profile",
-            ]
+            ["--log_output_level", "--profile", "--vklog"]
         );
         assert_eq!(given(&["--registries=Kubernetes,Mock"]), ["--registries"]);
+        assert_eq!(given(&["--ctrlz_port=9876"]), [""; 0]);
+    }
+
+    #[test]
+    fn levels_of_the_log_are_served_where_a_port_is_stated() {
+        let served = |args: &[&str]| Line::parse_from([&["serve"], args].concat()).flags.ctrlz();
+        assert_eq!(served(&[]), None);
+        assert_eq!(served(&["--ctrlz_address=localhost"]), None);
+        let at = served(&["--ctrlz_port", "9876"]).map(|at| at.to_string());
+        assert_eq!(at.as_deref(), Some("127.0.0.1:9876"));
     }
 }

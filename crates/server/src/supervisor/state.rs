@@ -105,6 +105,8 @@ pub(super) struct Progress {
     collections: Vec<Contents>,
     /// What it is not in sync with.
     pending: BTreeSet<Contents>,
+    /// What it must read before it reports anything.
+    awaited: Vec<Contents>,
     run: u64,
     starts: u64,
     failed: Option<(String, Instant)>,
@@ -119,6 +121,7 @@ impl Progress {
         Self {
             pending: collections.iter().copied().collect(),
             collections,
+            awaited: Vec::new(),
             run: 0,
             starts: 0,
             failed: None,
@@ -133,6 +136,7 @@ impl Progress {
         self.run = run;
         self.starts += 1;
         self.failed = None;
+        self.awaited.clear();
         self.pending = self.collections.iter().copied().collect();
         self.was_in_sync |= self.pending.is_empty();
     }
@@ -154,6 +158,11 @@ impl Progress {
             }
         }
         self.was_in_sync |= self.pending.is_empty();
+    }
+
+    /// Takes in what the source must read before it reports anything.
+    pub(super) fn wait_for(&mut self, awaited: Vec<Contents>) {
+        self.awaited = awaited;
     }
 
     pub(super) fn is_run(&self, run: u64) -> bool {
@@ -180,6 +189,7 @@ impl Progress {
                 retry_in: next.saturating_duration_since(Instant::now()),
             },
             None if self.is_in_sync() => SourceState::InSync,
+            None if !self.awaited.is_empty() => SourceState::Syncing(self.awaited.clone()),
             None if self.pending.len() == self.collections.len() => SourceState::Starting,
             None => SourceState::Syncing(self.pending.iter().copied().collect()),
         };

@@ -108,10 +108,7 @@ impl Supervised {
     }
 
     fn failures(&self, owner: &Owner, reason: &str) -> u64 {
-        let counter = &self.metrics.source_failures;
-        counter
-            .with_label_values(&[owner.to_string().as_str(), reason])
-            .get()
+        self.metrics.sources.failures(&owner.to_string(), reason)
     }
 }
 
@@ -249,6 +246,24 @@ async fn a_kind_that_is_missing_is_named_and_holds_nothing_else_back() {
     assert!(synced.await.is_err());
     go_on.send(()).unwrap();
     world.supervisor.synced().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_source_must_read_before_it_reports_anything_is_shown() {
+    let world = Supervised::start();
+    let held = Owner::new(10, "held");
+    world.add(
+        &held,
+        Arc::new(|_, out, stop| {
+            Box::pin(async move {
+                out.send(SourceEvent::Waits(vec![PODS])).await?;
+                stop.cancelled().await;
+                Ok(())
+            })
+        }),
+    );
+    let waits = |s: &SourceStatus| s.state == SourceState::Syncing(vec![PODS]);
+    world.until(&held, waits).await;
 }
 
 #[tokio::test]

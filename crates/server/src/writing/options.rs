@@ -23,7 +23,7 @@ pub struct WriteOptions {
 
     /// Write statuses and addresses of ServiceEntries into the Kubernetes API that objects come from (a cluster, or the
     /// store of --data). With `false` none are.
-    #[arg(long, env = "PILOT_ENABLE_STATUS", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
+    #[arg(long, alias = "enableStatus", env = "PILOT_ENABLE_STATUS", value_name = "BOOL", default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
     pub write_status: bool,
 
     /// Write the statuses of the Gateway API's kinds. With `false`, or without --write-status, none are.
@@ -63,20 +63,30 @@ pub struct WriteOptions {
     pub status_burst: u32,
 }
 
+fn machine() -> String {
+    let system = rustix::system::uname();
+    system.nodename().to_string_lossy().into_owned()
+}
+
 impl WriteOptions {
     /// The name of this replica.
     pub fn identity(&self) -> Arc<str> {
         match self.pod_name.as_deref().filter(|name| !name.is_empty()) {
             Some(name) => name.into(),
             None => {
-                let host = rustix::system::uname();
-                let host = host.nodename().to_string_lossy();
+                let host = machine();
                 // Two processes of one machine are two replicas.
                 let parts = std::hash::RandomState::new();
                 let part = std::hash::BuildHasher::hash_one(&parts, std::process::id());
                 format!("{host}_{part:016x}").into()
             }
         }
+    }
+
+    /// The name of the pod; of the machine where it is in none.
+    pub fn host(&self) -> String {
+        let pod = self.pod_name.clone().filter(|name| !name.is_empty());
+        pod.unwrap_or_else(machine)
     }
 
     /// How fast statuses are written.

@@ -102,10 +102,12 @@ impl Server {
             connections: Arc::default(),
             warm: Arc::new(warm),
             unsupported: Arc::default(),
+            unserved: Arc::default(),
             registration,
             trust: Trust::default(),
             test_identities: true,
             own: None,
+            peers: Default::default(),
         };
         Self {
             derive,

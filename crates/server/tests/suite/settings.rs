@@ -14,7 +14,9 @@ use model::{Change, Kind, ObjectKey, ObjectName, Owner};
 use pilothouse_server::config::ServeOptions;
 use pilothouse_server::derive::{Derive, OriginLimits};
 use pilothouse_server::metrics::Metrics;
-use pilothouse_server::settings::{Composer, ConfigMaps, SettingsSource, Settled, Told, settled};
+use pilothouse_server::settings::{
+    Composer, ConfigMaps, PeerMesh, SettingsSource, Settled, Told, settled,
+};
 use pilothouse_server::supervisor::Supervisor;
 use policy::edge::options::{EdgeOptions, Options};
 use tokio::sync::watch;
@@ -34,6 +36,7 @@ fn options(flags: &[&str]) -> ServeOptions {
 /// The settings of a server that is started with flags, and that only the tests tell of objects.
 struct Running {
     derive: Derive,
+    config_maps: Arc<ConfigMaps>,
     found: Arc<Mutex<Vec<String>>>,
     told: watch::Receiver<Told>,
     settled: watch::Receiver<Settled>,
@@ -45,8 +48,8 @@ impl Running {
         let options = options(flags);
         let (composer, first) = Composer::start(&options).unwrap();
         let state = SettingsSource::at_start(&first);
-        let maps = Arc::new(ConfigMaps::new(&options));
-        let (told, seen) = (maps.told(), maps.clone());
+        let config_maps = Arc::new(ConfigMaps::new(&options));
+        let (told, seen) = (config_maps.told(), config_maps.clone());
         let limits = OriginLimits::default();
         let on_batch = move |batch: &_| seen.see(batch);
         let (derive, _thread) = Derive::start(first.settings, limits, on_batch).unwrap();
@@ -69,6 +72,7 @@ impl Running {
         supervisor.add(Box::new(make)).unwrap();
         Self {
             derive,
+            config_maps,
             found,
             told,
             settled,
@@ -166,6 +170,35 @@ async fn the_config_map_of_the_revision_lies_over_the_shared_one() {
     running.delete("shared").await;
     running.trust_domain("cluster.local").await;
     assert_eq!(running.found(0).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_another_control_plane_says_of_the_mesh_lies_below_all_else() {
+    let running = Running::start(&[]);
+    let say = |text: &str| {
+        let mesh = PeerMesh {
+            place: Path::new("xds:a:1[MeshConfig]").into(),
+            text: text.into(),
+        };
+        running.config_maps.tell_peer(Some(mesh));
+    };
+    say(r#"{"trustDomain":"peer","rootNamespace":"of-peer"}"#);
+    running.trust_domain("peer").await;
+    running.map("istio", "{mesh: 'trustDomain: own'}").await;
+    let settings = running.trust_domain("own").await;
+    assert_eq!(settings.mesh.root_namespace, "of-peer");
+    // One that cannot be used changes nothing, and keeps nobody from being ready.
+    say(r#"{"trustDomain":"peer","connectTimeout":"-3s"}"#);
+    let found = running.found(2).await;
+    assert!(
+        found.iter().all(|said| said.contains("xds:a:1")),
+        "{found:?}"
+    );
+    let settings = running.trust_domain("own").await;
+    assert_eq!(settings.mesh.root_namespace, "of-peer");
+    assert!(running.is_settled().await);
+    running.config_maps.tell_peer(None);
+    running.until(|s| s.mesh.root_namespace != "of-peer").await;
 }
 
 #[tokio::test]

@@ -47,9 +47,11 @@ async fn waypoints_and_ztunnels_are_refused_by_name_and_others_are_not() {
         connections: Arc::default(),
         warm: Arc::new(warm),
         unsupported: Arc::default(),
+        unserved: Arc::default(),
         trust: Trust::default(),
         test_identities: false,
         own: None,
+        peers: Default::default(),
     };
     let join = |role: &str| {
         proxies.subscribe(Join {

@@ -374,3 +374,24 @@ async fn lost_events_are_made_up_for_by_looking_at_everything() {
     let told = tokio::time::timeout(SOON, running.changes()).await;
     assert_eq!(told.expect("soon"), ["+one"]);
 }
+
+#[tokio::test]
+async fn a_large_file_is_told_in_parts_and_others_in_between() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("a.yaml"), entry("one", 80)).unwrap();
+    let mut running = Running::start(dir.path());
+    assert_eq!(running.changes().await, ["+one", "synced"]);
+    let padding = "x".repeat(400);
+    let object = |n: usize| format!("---\n{}# {padding}\n", entry(&format!("e{n:04}"), 80));
+    std::fs::write(path("new"), (0..4_100).map(object).collect::<String>()).unwrap();
+    std::fs::rename(path("new"), path("b.yaml")).unwrap();
+    let mut told = running.changes().await;
+    assert_eq!(told.len(), 2_000);
+    std::fs::write(path("a.yaml"), entry("one", 81)).unwrap();
+    while told.len() < 4_101 {
+        told.extend(running.changes().await);
+    }
+    assert!(told.contains(&"+one".to_owned()));
+    assert_eq!(told.iter().filter(|change| **change == "+e4099").count(), 1);
+}

@@ -211,6 +211,7 @@ pub(super) fn texts(root: &Path) -> (Vec<(PathBuf, String)>, Vec<Diagnostic>) {
 }
 
 /// A file to read.
+#[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) path: Arc<Path>,
     /// Of what was read before; 0 for nothing.
@@ -225,6 +226,7 @@ pub(super) enum Outcome {
     Text {
         stamp: Stamp,
         hash: u64,
+        bytes: usize,
         parsed: Parsed,
     },
     /// It cannot be read.
@@ -287,16 +289,15 @@ fn outcome(
     if hash == file.hash {
         return Outcome::Same { stamp };
     }
-    match String::from_utf8(bytes) {
-        Ok(text) => Outcome::Text {
-            stamp,
-            hash,
-            parsed: validate::parse(&text, &file.path, validation),
-        },
-        Err(error) => Outcome::Failed(format!(
-            "the file is not UTF-8 from byte {} on",
-            error.utf8_error().valid_up_to()
-        )),
+    let parsed = match std::str::from_utf8(&bytes) {
+        Ok(text) => validate::parse(text, &file.path, validation),
+        Err(_) => validate::parse_undecoded(&bytes, &file.path, validation),
+    };
+    Outcome::Text {
+        stamp,
+        hash,
+        bytes: bytes.len(),
+        parsed,
     }
 }
 

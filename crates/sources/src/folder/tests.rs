@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn folder(dir: &Path) -> Folder {
+pub(super) fn folder(dir: &Path) -> Folder {
     Folder::new(Owner::new(10, "files"), dir, Validation::Strict)
 }
 
-fn entry(name: &str, port: u16) -> String {
+pub(super) fn entry(name: &str, port: u16) -> String {
     format!(
         "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {{name: {name}, namespace: a}}\nspec:\n  \
          hosts: [{name}.example.com]\n  resolution: DNS\n  ports: [{{number: {port}, name: http, protocol: HTTP}}]\n"
@@ -16,7 +16,7 @@ fn entry(name: &str, port: u16) -> String {
 }
 
 /// `+name` for a put, `-name` for a delete.
-fn names(changes: &[Change]) -> Vec<String> {
+pub(super) fn names(changes: &[Change]) -> Vec<String> {
     changes
         .iter()
         .map(|c| match c {
@@ -96,7 +96,7 @@ fn a_bad_object_keeps_its_last_good_version_and_touches_no_other() {
     );
 }
 
-fn denying(action: &str) -> String {
+pub(super) fn denying(action: &str) -> String {
     format!(
         "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {{name: p, namespace: a}}\n\
          spec: {{selector: {{matchLabels: {{app: x}}}}, action: {action}, rules: [{{}}]}}\n"
@@ -150,6 +150,69 @@ fn a_policy_that_was_never_valid_is_closed_and_one_that_was_stays() {
         ["-p"],
         "the substitute goes with the object"
     );
+}
+
+#[test]
+fn each_host_of_a_rule_is_closed_where_no_earlier_version_is_in_force() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.yaml");
+    let write = |hosts: &str| {
+        let text = format!(
+            "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {{name: p, namespace: a}}\n\
+             spec: {{{hosts}, trafficPolicy: {{tls: {{mode: SIMPLE}}}}}}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    let mut first = folder(dir.path());
+    write("host: a.example");
+    assert_eq!(put(&first.scan()), ["valid"]);
+    write("host: a.example, host: b.example");
+    assert_eq!(put(&first.scan()), [""; 0], "the version before stays");
+
+    let mut second = folder(dir.path());
+    assert_eq!(put(&second.scan()), ["closed", "closed"]);
+    write("host: b.example");
+    let mut changes = put(&second.scan());
+    changes.sort_unstable();
+    assert_eq!(changes, ["other", "valid"]);
+}
+
+#[test]
+fn a_policy_in_a_file_that_is_not_utf_8_is_closed_unless_it_was_valid_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.yaml");
+    let damaged = [denying("DENY").as_bytes(), b"# f\xfcr alle\n"].concat();
+    let mut first = folder(dir.path());
+    std::fs::write(&file, denying("DENY")).unwrap();
+    assert_eq!(put(&first.scan()), ["valid"]);
+    std::fs::write(&file, &damaged).unwrap();
+    assert_eq!(put(&first.scan()), [""; 0], "the version before stays");
+
+    let mut second = folder(dir.path());
+    assert_eq!(put(&second.scan()), ["closed"]);
+    let findings = second.findings();
+    assert!(
+        findings.iter().any(|d| d.message.contains("not UTF-8")),
+        "{findings:?}"
+    );
+    std::fs::write(&file, denying("DENY")).unwrap();
+    assert_eq!(put(&second.scan()), ["valid"]);
+}
+
+#[test]
+fn what_stood_behind_a_policy_that_breaks_off_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.yaml");
+    let mut folder = folder(dir.path());
+    std::fs::write(
+        &file,
+        format!("{}---\n{}", denying("DENY"), entry("one", 80)),
+    )
+    .unwrap();
+    assert_eq!(folder.scan().len(), 2);
+    let torn = denying("DENY").replace("rules: [{}]}", "rules: [{}");
+    std::fs::write(&file, torn).unwrap();
+    assert_eq!(names(&folder.scan()), [""; 0]);
 }
 
 #[test]

@@ -162,7 +162,9 @@ impl Running {
                 Some(Change::Keys(source, keys)) => (source, keys),
                 other => panic!("{other:?}"),
             },
-            SourceEvent::Read { .. } | SourceEvent::Findings(..) => panic!("keys have no findings"),
+            SourceEvent::Read { .. } | SourceEvent::Findings(..) | SourceEvent::Waits(_) => {
+                panic!("keys have no findings")
+            }
         }
     }
 

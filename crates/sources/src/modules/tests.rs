@@ -386,7 +386,9 @@ impl Running {
                 }
                 other => panic!("{other:?}"),
             },
-            SourceEvent::Read { .. } | SourceEvent::Findings(..) => panic!("not said of modules"),
+            SourceEvent::Read { .. } | SourceEvent::Findings(..) | SourceEvent::Waits(_) => {
+                panic!("not said of modules")
+            }
         }
     }
 

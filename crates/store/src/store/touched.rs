@@ -27,6 +27,8 @@ impl Touched {
         changes.keys.sort_unstable();
         changes.objects = self.objects.into_iter().collect();
         changes.objects.sort();
+        changes.shards.sort();
+        changes.shards.dedup();
         changes
     }
 
@@ -64,10 +66,16 @@ impl Touched {
         *self.changes.reasons.entry(reason).or_default() += 1;
     }
 
+    /// What is remembered of a service differs, which is no reason of its own to tell proxies.
+    pub(super) fn identities(&mut self, service: &ServiceKey) {
+        self.keys.insert(Input::Identities(service).key());
+    }
+
     /// The shards of a service differ.
     pub(super) fn shards(&mut self, service: &ServiceKey, update: ShardUpdate) {
         // Also where no proxy is to be told: what generation reads must never differ from what it has read.
         self.keys.insert(Input::Shards(service).key());
+        self.changes.shards.push(service.clone());
         let reason = match update {
             ShardUpdate::None => return,
             ShardUpdate::Endpoints => Reason::Endpoint,

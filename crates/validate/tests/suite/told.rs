@@ -256,18 +256,24 @@ fn a_kind_that_has_left_its_trial_is_named() {
 }
 
 #[test]
-fn sources_that_the_mesh_config_names_are_told_to_have_no_effect() {
-    let text = "accessLogFile: /dev/stdout\nconfigSources:\n- address: fs:///etc/config\n- address: ftp://nope\n- {}\n";
-    let read = validate::mesh::read_config(text, &Path::new("mesh.yaml").into());
+fn sources_that_cannot_be_read_are_refused_and_at_a_server_left_out() {
+    let text = "configSources:\n- address: fs:///etc/config\n- address: ftp://nope\n- {}\n- address: xds://a:1\n  tlsSettings: {mode: MUTUAL}\n- address: k8s://\n";
+    let place = Path::new("mesh.yaml").into();
+    let read = validate::mesh::read_config(text, &place);
+    assert!(read.value.is_none(), "validate refuses it");
     let found: Vec<String> = read.diagnostics.iter().map(ToString::to_string).collect();
     let wanted = [
-        ("mesh.yaml:3:", "configSources[0].address", "--config-dir"),
         (
-            "mesh.yaml:4:",
+            "mesh.yaml:3:",
             "configSources[1].address",
             "no source of this kind",
         ),
-        ("mesh.yaml:5:", "configSources[2]", "has no effect"),
+        ("mesh.yaml:4:", "configSources[2]", "an address is needed"),
+        (
+            "mesh.yaml:6:",
+            "configSources[3].tlsSettings.clientCertificate",
+            "needed with MUTUAL",
+        ),
     ];
     assert_eq!(found.len(), wanted.len(), "{found:#?}");
     for (said, (place, field, why)) in found.iter().zip(wanted) {
@@ -276,9 +282,9 @@ fn sources_that_the_mesh_config_names_are_told_to_have_no_effect() {
             "{said}"
         );
     }
-    let warnings = read
-        .diagnostics
-        .iter()
-        .filter(|d| d.severity == Severity::Warning);
-    assert_eq!(warnings.count(), 3);
+    let base = model::mesh::default_mesh_config();
+    let applied = validate::mesh::apply_config(text, base, &place);
+    assert_eq!(applied.value.map(|mesh| mesh.config_sources.len()), Some(5));
+    let mut warnings = applied.diagnostics.iter();
+    assert!(warnings.all(|d| d.severity == Severity::Warning));
 }

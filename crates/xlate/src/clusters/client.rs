@@ -12,6 +12,7 @@ use model::settings::Settings;
 use policy::envoy_filter::Context;
 use store::{Reads, Snapshot};
 
+use super::agent_dns::CARES;
 use super::options::UpstreamOptions;
 
 /// What clusters of services depend on of a proxy. Proxies that agree in it share every cluster whose rules agree.
@@ -77,7 +78,7 @@ impl ClusterClient {
                 && capabilities.certificates == CertificateSource::Agent,
             metadata_exchange,
             peer_alpn: metadata_exchange && !settings.features.disable_mx_alpn,
-            cares: Loadable::of(proxy).has("envoy.network.dns_resolver.cares"),
+            cares: Loadable::of(proxy).has(CARES),
             credential_socket: proxy.text("credential").as_deref() == Some("true"),
             file_credential_socket: proxy.text("file-credential").as_deref() == Some("true"),
             options: UpstreamOptions::of(cx, proxy),

@@ -25,6 +25,7 @@ use proto_istio::networking::ClientTlsSettings;
 use proto_istio::networking::client_tls_settings::TlSmode;
 use store::{Reads, Snapshot};
 
+use super::agent_dns::AgentDns;
 use super::client::ClusterClient;
 use super::draft::{Draft, as_client, header_case};
 use super::outbound::{NO_REGISTRY, lookup_family};
@@ -55,6 +56,8 @@ pub(super) struct FixedClusters {
     pub(super) client: Arc<ClusterClient>,
     /// Whether hosts that no service has are resolved as requests come.
     pub(super) any_dynamic_dns: bool,
+    /// The DNS server of the agent, where it is asked for them.
+    pub(super) agent_dns: Option<AgentDns>,
     /// Patches that may concern them.
     pub(super) patches: Patches<Cluster>,
 }
@@ -72,7 +75,7 @@ impl Query<Snapshot> for FixedClusters {
             made.push((Context::SidecarInbound, inbound));
         }
         if self.any_dynamic_dns {
-            let cache = allow_any_dns_cache(settings, client.families);
+            let cache = allow_any_dns_cache(settings, client.families, self.agent_dns);
             made.push((outbound, allow_any_dynamic_dns(settings, client, cache)));
         }
         let mut encoded: Vec<Arc<Resource>> = made
@@ -237,11 +240,16 @@ fn originate(
 /// The DNS cache of [`allow_any_dynamic_dns`], which the filters before it share.
 ///
 /// Istio: pilot/pkg/networking/core/networkfilter.go buildAllowAnyDynamicDNSDNSCacheConfig, 1.32.
-pub(crate) fn allow_any_dns_cache(settings: &Settings, families: Families) -> DnsCacheConfig {
+pub(crate) fn allow_any_dns_cache(
+    settings: &Settings,
+    families: Families,
+    agent: Option<AgentDns>,
+) -> DnsCacheConfig {
     DnsCacheConfig {
         name: cluster_names::ALLOW_ANY_DNS_CACHE.to_owned(),
         max_hosts: Some(MAX_HOSTS),
         dns_lookup_family: lookup_family(settings, families) as i32,
+        typed_dns_resolver_config: agent.map(AgentDns::resolver),
         ..DnsCacheConfig::default()
     }
 }

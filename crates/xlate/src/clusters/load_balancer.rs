@@ -14,7 +14,9 @@ use proto_envoy::envoy::config::cluster::v3::cluster::{
     ClusterDiscoveryType, DiscoveryType, LbConfig, LbPolicy, LeastRequestLbConfig, MaglevLbConfig,
     RingHashLbConfig, RoundRobinLbConfig, SlowStartConfig,
 };
-use proto_envoy::envoy::config::cluster::v3::{LoadBalancingPolicy, load_balancing_policy};
+use proto_envoy::envoy::config::cluster::v3::{
+    Cluster, LoadBalancingPolicy, load_balancing_policy,
+};
 use proto_envoy::envoy::config::core::v3::{RuntimeDouble, TypedExtensionConfig};
 use proto_envoy::envoy::extensions::load_balancing_policies::override_host::v3::OverrideHost;
 use proto_envoy::envoy::extensions::load_balancing_policies::override_host::v3::override_host::OverrideHostSource;
@@ -101,7 +103,7 @@ pub(super) fn apply(
         }
     }
     if let Some(Wanted::ConsistentHash(hash)) = wanted.and_then(|w| w.lb_policy.as_ref()) {
-        apply_hash(draft, hash);
+        apply_hash(&mut draft.cluster, hash);
     }
 }
 
@@ -207,8 +209,7 @@ fn slow_start(wanted: Option<&LoadBalancerSettings>) -> Option<SlowStartConfig> 
 }
 
 /// Istio: ApplyRingHashLoadBalancer.
-fn apply_hash(draft: &mut Draft<'_>, hash: &ConsistentHashLb) {
-    let cluster = &mut draft.cluster;
+pub(crate) fn apply_hash(cluster: &mut Cluster, hash: &ConsistentHashLb) {
     let ring = |size: u64| {
         LbConfig::RingHashLbConfig(RingHashLbConfig {
             minimum_ring_size: Some(size),

@@ -29,6 +29,7 @@ use proto_istio::networking::client_tls_settings::TlSmode;
 use proto_istio::networking::load_balancer_settings::SimpleLb;
 use store::{Reads, Snapshot};
 
+use super::agent_dns::CARES;
 use super::client::ClusterClient;
 use super::draft::Draft;
 use super::metadata::{self, text, truth};
@@ -130,7 +131,7 @@ pub(crate) fn extent(
     Extent::of(Some(rule), service, names).with_endpoints(Some(rule), &endpoints)
 }
 
-fn key_of(service: &Service) -> ServiceKey {
+pub(crate) fn key_of(service: &Service) -> ServiceKey {
     ServiceKey {
         namespace: service.namespace.clone(),
         host: service.host.clone(),
@@ -176,11 +177,12 @@ fn discovery(settings: &Settings, service: &Service, role: Role) -> DiscoveryTyp
     }
 }
 
-/// Whether the clusters of a service get their endpoints by EDS, unless a rule lets connections pass.
-pub(crate) fn uses_eds(settings: &Settings, service: &Service, role: Role) -> bool {
+/// Whether the clusters of a service get their endpoints by EDS, unless a rule lets connections pass. gRPC libraries know no
+/// other clusters.
+pub(crate) fn uses_eds(settings: &Settings, service: &Service, role: Role, grpc: bool) -> bool {
     service.resolution != Resolution::Alias
         && !is_dynamic(service)
-        && discovery(settings, service, role) == DiscoveryType::Eds
+        && (grpc || discovery(settings, service, role) == DiscoveryType::Eds)
 }
 
 /// Whether a policy lets connections go where the client meant to go.
@@ -189,7 +191,7 @@ pub(crate) fn lets_pass(policy: Option<Policy<'_>>) -> bool {
 }
 
 /// Whether hosts are resolved as requests come.
-fn is_dynamic(service: &Service) -> bool {
+pub(crate) fn is_dynamic(service: &Service) -> bool {
     service.resolution == Resolution::DynamicDns && service.host.is_wildcard()
 }
 
@@ -406,7 +408,7 @@ impl<'a> Builder<'a> {
         cluster.respect_dns_ttl = true;
         if self.key.client.cares {
             cluster.typed_dns_resolver_config = Some(TypedExtensionConfig {
-                name: "envoy.network.dns_resolver.cares".to_owned(),
+                name: CARES.to_owned(),
                 typed_config: Some(any(&CaresDnsResolverConfig {
                     udp_max_queries: Some(MAX_QUERIES),
                     ..CaresDnsResolverConfig::default()
@@ -492,7 +494,7 @@ impl<'a> Builder<'a> {
 }
 
 /// Sessions may stick to endpoints that are shutting down.
-fn carries_sessions(service: &Service) -> bool {
+pub(crate) fn carries_sessions(service: &Service) -> bool {
     has_label(service, PERSISTENT_SESSION) || has_label(service, PERSISTENT_SESSION_HEADER)
 }
 
@@ -500,15 +502,20 @@ fn keep_draining(draft: &mut Draft<'_>) {
     if draft.dynamic.is_some() {
         return;
     }
+    draft.common_lb().override_host_status = Some(kept());
+}
+
+/// Endpoints in these states keep their sessions.
+pub(crate) fn kept() -> HealthStatusSet {
     let kept = [
         HealthStatus::Healthy,
         HealthStatus::Draining,
         HealthStatus::Unknown,
         HealthStatus::Degraded,
     ];
-    draft.common_lb().override_host_status = Some(HealthStatusSet {
+    HealthStatusSet {
         statuses: kept.iter().map(|s| *s as i32).collect(),
-    });
+    }
 }
 
 /// Connections that users encrypt keep the ALPN that they have.

@@ -16,7 +16,7 @@ use model::object::{Object, ObjectName};
 use proto_istio::types::PolicyTargetReference;
 use store::{Reads, Snapshot};
 
-use super::entries::{self, TakenEntries};
+use super::contested::Contested;
 use super::{Findings, in_order};
 use crate::routes::hash;
 use crate::{clusters, judged};
@@ -25,9 +25,10 @@ use mesh::destination_rule;
 use mesh::destination_rule::Extent;
 use mesh::finding::{about, about_named, code};
 use mesh::gateways::GatewaysOver;
+use mesh::limits::{self, OverBudget};
+use mesh::machine;
 use mesh::services::{self, OfHost, RefusedEndpoints, ServicesOver, SlicesOver};
-use mesh::virtual_service::{self, AllHeads, MESH, NotOwnedInMesh};
-use mesh::{limits, machine};
+use mesh::virtual_service::{self, AllHeads, MESH};
 use policy::edge::options::EdgeOptions;
 use policy::envoy_filter::CompiledFilter;
 use policy::telemetry;
@@ -64,26 +65,22 @@ impl Query<Snapshot> for FindingsOfMesh {
             found.extend_from_slice(&cx.query(&LargeTelemetry(namespace)));
         }
         for namespace in cx.namespaces::<ServiceEntry>() {
-            found.extend_from_slice(&cx.query(&LargeEntries(namespace.clone())));
-            found.extend_from_slice(&cx.query(&TakenEntries(namespace)));
+            found.extend_from_slice(&cx.query(&LargeEntries(namespace)));
         }
         for namespace in cx.namespaces::<Gateway>() {
-            found.extend(cx.query(&GatewaysOver(namespace)).iter().map(|name| {
-                let of = (Kind::Gateway, name);
-                limits::over_budget(of, "spec.servers", "none of its servers is served")
-            }));
+            let effect = "none of its servers is served";
+            let over = OverBudget::new(Kind::Gateway, "spec.servers", effect);
+            over.report_all(cx.query(&GatewaysOver(namespace)).iter(), &mut found);
         }
         for namespace in cx.namespaces::<kube::Service>() {
-            found.extend(cx.query(&ServicesOver(namespace)).iter().map(|name| {
-                let of = (Kind::Service, name);
-                limits::over_budget(of, "spec.ports", "it is not there for proxies")
-            }));
+            let effect = "it is not there for proxies";
+            let over = OverBudget::new(Kind::Service, "spec.ports", effect);
+            over.report_all(cx.query(&ServicesOver(namespace)).iter(), &mut found);
         }
         for namespace in cx.namespaces::<EndpointSlice>() {
-            found.extend(cx.query(&SlicesOver(namespace)).iter().map(|name| {
-                let of = (Kind::EndpointSlice, name);
-                limits::over_budget(of, "endpoints", "its endpoints are left out")
-            }));
+            let effect = "its endpoints are left out";
+            let over = OverBudget::new(Kind::EndpointSlice, "endpoints", effect);
+            over.report_all(cx.query(&SlicesOver(namespace)).iter(), &mut found);
         }
         for namespace in cx.namespaces::<WorkloadEntry>() {
             found.extend_from_slice(&cx.query(&LocalWorkloads(namespace)));
@@ -92,9 +89,8 @@ impl Query<Snapshot> for FindingsOfMesh {
             found.extend_from_slice(&cx.query(&LargeSettings(namespace.clone())));
             found.extend_from_slice(&cx.query(&TakenSubsets(namespace)));
         }
-        found.extend(entries::displaced(cx));
+        found.extend_from_slice(&cx.query(&Contested));
         found.extend_from_slice(&cx.query(&ClosedObjects));
-        found.extend_from_slice(&cx.query(&NotOwnedInMesh));
         found.extend_from_slice(&cx.query(&EdgeOptions).found);
         found.extend_from_slice(&cx.query(&ForWaypoints));
         found.extend_from_slice(&cx.query(&LargeRules));
@@ -188,11 +184,11 @@ impl Query<Snapshot> for LargeEntries {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
         let mut found = Vec::new();
+        let mut over = OverBudget::new(Kind::ServiceEntry, "spec.hosts", "it has no services");
         for entry in cx.list_in::<ServiceEntry>(&self.0) {
             found.extend(services::excess(&entry));
             if services::entry_is_over(cx, &entry) {
-                let of = (Kind::ServiceEntry, &entry.meta.name);
-                found.push(limits::over_budget(of, "spec.hosts", "it has no services"));
+                over.report(&entry.meta.name, &mut found);
             }
             found.extend(machine::of_entry(cx.settings(), &entry));
             let (path, refused) = match entry.spec.workload_selector {
@@ -217,6 +213,7 @@ impl Query<Snapshot> for LargeEntries {
                 why,
             ));
         }
+        over.finish(&mut found);
         in_order(found)
     }
 }
@@ -274,13 +271,12 @@ impl Query<Snapshot> for LargeSettings {
         let domain = &cx.settings().domain;
         let mut found = Vec::new();
         let over = cx.query(&destination_rule::SettingsOver(self.0.clone()));
+        let effect = "no subset of its host can be reached";
+        let reported = OverBudget::new(Kind::DestinationRule, "spec.subsets", effect);
+        reported.report_all(over.iter(), &mut found);
         for rule in cx.list_in::<DestinationRule>(&self.0) {
             let of = (Kind::DestinationRule, &rule.meta.name);
             let host = destination_rule::resolve(&rule, domain);
-            if over.contains(&rule.meta.name) {
-                let effect = "no subset of its host can be reached";
-                found.push(limits::over_budget(of, "spec.subsets", effect));
-            }
             if let Some(path) = destination_rule::large_hash(&rule.spec) {
                 let most = limits::HASH_BYTES;
                 let why = format!("requests are not hashed: it holds more than {most} bytes");
@@ -338,12 +334,14 @@ impl Query<Snapshot> for LargeRules {
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
         let mut found = Vec::new();
-        for head in cx.query(&AllHeads).iter() {
+        let heads = cx.query(&AllHeads);
+        let mut over: BTreeMap<&Namespace, Vec<&ObjectName>> = BTreeMap::new();
+        for head in heads.iter() {
             let Some(excess) = &head.excess else { continue };
             let of = (Kind::VirtualService, &head.name);
             if excess.budget {
-                let effect = "requests for its hosts are answered with 503, connections closed";
-                found.push(limits::over_budget(of, "spec", effect));
+                let names = over.entry(&head.name.namespace).or_default();
+                names.push(&head.name);
             }
             if let (Some(first), false) = (excess.delegates.first(), excess.http) {
                 let count = excess.delegates.len();
@@ -366,6 +364,11 @@ impl Query<Snapshot> for LargeRules {
                 );
                 found.push(limits::exceeded(of, "spec.tls", why));
             }
+        }
+        for names in over.into_values() {
+            let effect = "requests for its hosts are answered with 503, connections closed";
+            let over = OverBudget::new(Kind::VirtualService, "spec", effect);
+            over.report_all(names, &mut found);
         }
         in_order(found)
     }

@@ -24,7 +24,6 @@ use proto_istio::networking::client_tls_settings::TlSmode as TlsMode;
 use store::{Reads, Snapshot};
 
 use super::{Findings, in_order};
-use crate::clusters::ClustersOf;
 use crate::ecds::ExtensionConfigsOf;
 use crate::filled::Reader;
 use crate::hashed::Hashed;
@@ -41,7 +40,7 @@ use mesh::finding::{about_named, code};
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FindingsOfView {
     /// Their clusters.
-    pub(crate) clusters: Hashed<ClustersOf>,
+    pub(crate) clusters: TypeSet,
     /// Their listeners.
     pub(crate) listeners: Hashed<ListenersOf>,
     /// Their routes.
@@ -70,6 +69,7 @@ impl Query<Snapshot> for FindingsOfView {
                 of_clients(cx, namespace, Lacks::Credential, &mut found);
             }
             Listens::Gateway(proxy) => self.of_gateway(cx, proxy, &mut found),
+            Listens::Grpc(workload) => found.extend(workload.findings(cx)),
             Listens::Nothing => {}
         }
         let parts = self.listeners.parts();
@@ -132,7 +132,7 @@ impl FindingsOfView {
     /// What is reported with resources, but for endpoints: to read theirs would derive endpoints that no proxy asks for.
     fn of_resources(&self, cx: &Cx<'_, Snapshot>, found: &mut Vec<Diagnostic>) {
         for set in [
-            TypeSet::Clusters(self.clusters.clone(), self.reader.clone()),
+            self.clusters.clone(),
             TypeSet::Listeners(self.listeners.clone(), self.reader.clone()),
             TypeSet::Routes(self.routes.clone(), self.reader.clone()),
             TypeSet::Extensions(self.extensions.clone(), self.reader.clone()),
@@ -151,6 +151,7 @@ impl FindingsOfView {
         of_security(cx, &proxy.parts, tcp, found);
         if let Some(merged) = &merged {
             found.extend(merged.refused.iter().cloned());
+            found.extend(self.secrets.unproven(merged));
             let others = cx.query(&NotOwnedAt(proxy.gateway.clone()));
             found.extend(others.iter().cloned());
             of_edge(cx, proxy, found);

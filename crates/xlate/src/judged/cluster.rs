@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use judge::judge;
+use judge::{Fault, judge};
 use model::diagnostic::Diagnostic;
 use model::kinds::Kind;
 use model::object::{ObjectKey, ObjectName};
@@ -18,9 +18,27 @@ const EFFECT: &str = "connections to the service fail";
 
 /// The cluster as a resource, with what was found of it before; without endpoints where Envoy would refuse it, and
 /// `None` where not even its name is one.
-pub(crate) fn cluster(cluster: &Cluster, mut found: Vec<Diagnostic>) -> Option<Arc<Resource>> {
+pub(crate) fn cluster(cluster: &Cluster, found: Vec<Diagnostic>) -> Option<Arc<Resource>> {
     let bytes = cluster.encode_to_vec();
     let judged = judge(&Cluster::full_name(), &bytes);
+    judged_as(cluster, bytes, judged, found)
+}
+
+/// [`cluster`] for gRPC libraries, judged without its transport socket: in gRPC's form certificates are named as Envoy's rules do
+/// not allow it.
+pub(crate) fn grpc_cluster(mut cluster: Cluster, found: Vec<Diagnostic>) -> Option<Arc<Resource>> {
+    let socket = cluster.transport_socket.take();
+    let judged = judge(&Cluster::full_name(), &cluster.encode_to_vec());
+    cluster.transport_socket = socket;
+    judged_as(&cluster, cluster.encode_to_vec(), judged, found)
+}
+
+fn judged_as(
+    cluster: &Cluster,
+    bytes: Vec<u8>,
+    judged: Result<(), Fault>,
+    mut found: Vec<Diagnostic>,
+) -> Option<Arc<Resource>> {
     let bytes = match judged {
         Ok(()) => bytes,
         Err(fault) => {

@@ -17,6 +17,12 @@ use xds::{Resource, any};
 
 use super::finding;
 
+/// A listener of a gRPC library, as it is: gRPC's form breaks Envoy's rules, since its connection managers have no statistics. What
+/// configuration says in one is judged by itself before.
+pub(crate) fn grpc_listener(listener: &Listener) -> Resource {
+    Resource::encode(listener.name.as_str(), listener)
+}
+
 /// The listener as a resource, with what was found of it before; `None` where nothing is left of it that Envoy takes. `whose` says
 /// which object the filter chain at a place was made from, and is asked only of what is wrong.
 pub(crate) fn listener(

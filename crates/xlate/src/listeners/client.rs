@@ -12,6 +12,8 @@ use store::{Reads, Snapshot};
 use super::parts::SidePartsOf;
 use super::repeated::Chains;
 use super::tls::OwnFiles;
+use crate::clusters::AgentDns;
+use crate::grpc::GrpcWorkload;
 use crate::hashed::Hashed;
 use crate::routes::{RoutesOf, UnknownHosts};
 use mesh::class::Class;
@@ -40,6 +42,8 @@ pub(crate) enum Listens {
     Sidecar(Hashed<OutboundClient>, Hashed<InboundServer>),
     /// A gateway.
     Gateway(GatewayProxy),
+    /// A gRPC library.
+    Grpc(GrpcWorkload),
     /// Nothing is served to proxies of that kind.
     Nothing,
 }
@@ -71,6 +75,8 @@ pub(crate) struct OutboundClient {
     pub(super) http_proxy: Option<u16>,
     /// What the routes of unknown hosts depend on.
     pub(super) unknown_hosts: UnknownHosts,
+    /// The DNS server of its agent.
+    pub(super) agent_dns: Option<AgentDns>,
 }
 
 /// What decides the inbound listeners of a sidecar.
@@ -119,6 +125,7 @@ impl ListenersOf {
     /// What decides the listeners of a proxy.
     pub(crate) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>, routes: &RoutesOf) -> Self {
         Self(match proxy.node.role {
+            Role::Sidecar if proxy.is_grpc() => Listens::Grpc(GrpcWorkload::of(cx, proxy)),
             Role::Sidecar => sidecar(cx, proxy, routes),
             Role::Router => Listens::Gateway(gateway(cx, proxy)),
             Role::Waypoint | Role::Ztunnel => Listens::Nothing,
@@ -130,6 +137,7 @@ impl ListenersOf {
         match &self.0 {
             Listens::Sidecar(outbound, inbound) => super::of_sidecar(cx, outbound, inbound),
             Listens::Gateway(gateway) => super::of_gateway(cx, gateway),
+            Listens::Grpc(workload) => workload.listeners(cx),
             Listens::Nothing => ResourceSet::default(),
         }
     }
@@ -139,7 +147,7 @@ impl ListenersOf {
         match &self.0 {
             Listens::Sidecar(outbound, inbound) => vec![&inbound.parts, &outbound.parts],
             Listens::Gateway(gateway) => vec![&gateway.parts],
-            Listens::Nothing => Vec::new(),
+            Listens::Grpc(_) | Listens::Nothing => Vec::new(),
         }
     }
 }
@@ -171,6 +179,7 @@ fn sidecar(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>, routes: &RoutesOf) -> List
         own_address: own.map(|address| address.to_string().into()),
         http_proxy: http_proxy_port(settings, proxy),
         unknown_hosts: routes.unknown_hosts(),
+        agent_dns: AgentDns::of(proxy),
     };
     let inbound = InboundServer {
         parts: parts(

@@ -23,12 +23,12 @@ use mesh::limits::Budget;
 use mesh::services::PoolHosts;
 use mesh::virtual_service::{DestinationsOf, VirtualServicesFor};
 use mesh::{gateways, limits, proxy_options};
-use model::edge::Need;
+use model::edge::{Front, Need};
 use model::kinds::Kind;
 use model::kinds::istio::Gateway;
 use model::object::{ObjectKey, ObjectName};
 use model::protocol::Protocol;
-use policy::edge::Can;
+use policy::edge::{Can, FrontOf};
 use policy::envoy_filter::{Context, ListenerPatches};
 use policy::{edge, filters};
 use proto_envoy::envoy::config::core::v3::{
@@ -63,6 +63,8 @@ struct Spec {
     quic: bool,
     /// Whether connections start with a PROXY protocol header.
     proxy_protocol: bool,
+    /// How many proxies before it are trusted, where its proxy does not state it.
+    trusted_proxies: u32,
     /// What options of an edge make of it.
     options: Option<Arc<Applied>>,
     chains: Vec<Chain>,
@@ -139,6 +141,7 @@ pub(super) fn listeners(
         can,
         missing,
         options,
+        front: *cx.query(&FrontOf(proxy.gateway.clone())),
         budget: Cell::new(Budget::new(limits::GATEWAY_BYTES)),
         refused: RefCell::default(),
     };
@@ -214,6 +217,8 @@ struct Planning<'a> {
     missing: Arc<[String]>,
     /// What options of an edge make of listeners.
     options: Option<Arc<Applied>>,
+    /// What stands before it.
+    front: Front,
     /// What chains that pass TLS through may still weigh.
     budget: Cell<Budget>,
     /// The Gateways for whose servers that was not enough.
@@ -239,7 +244,8 @@ impl Planning<'_> {
         let settings = self.cx.settings();
         let config = self.proxy.parts.config.or_of(&settings.mesh);
         let topology = config.gateway_topology.as_ref();
-        let proxy_protocol = topology.is_some_and(|t| t.proxy_protocol.is_some());
+        let is_stated = topology.is_some_and(|t| t.proxy_protocol.is_some());
+        let proxy_protocol = is_stated || self.front.proxy_protocol;
         let unprivileged = self.proxy.unprivileged;
         let all = wildcards(self.proxy.families);
         let mut names = tcp::Names::default();
@@ -270,6 +276,7 @@ impl Planning<'_> {
                     port: port.number,
                     quic,
                     proxy_protocol: proxy_protocol && !quic,
+                    trusted_proxies: self.front.trusted_proxies,
                     options: self.options.clone(),
                     chains: Vec::new(),
                 });
@@ -472,6 +479,7 @@ impl GatewayListener {
                     edge: compressor
                         .chain(edge::filters(needs, *can, servers))
                         .collect(),
+                    edge_first: edge::first(needs),
                     missing: missing.to_vec(),
                     keeps_forwarded: can.keeps_forwarded(),
                     hides_envoy_headers: stated.is_some_and(Applied::hides_envoy_headers),
@@ -483,6 +491,9 @@ impl GatewayListener {
                 let mut manager = self.parts.http.connection_manager(options);
                 if let Some(stated) = stated {
                     stated.apply(&mut manager);
+                }
+                if manager.xff_num_trusted_hops == 0 {
+                    manager.xff_num_trusted_hops = self.spec.trusted_proxies;
                 }
                 let manager = filters::network(name::HTTP_CONNECTION_MANAGER, any(&manager));
                 let tcp = &self.parts.tcp;

@@ -118,6 +118,8 @@ pub struct Options {
     pub forward_proxies: Vec<hcm::HttpFilter>,
     /// Filters that routes of an edge ask for.
     pub edge: Vec<hcm::HttpFilter>,
+    /// A filter that they ask for before all that decide about requests.
+    pub edge_first: Option<hcm::HttpFilter>,
     /// Extensions of those that the proxy lacks; if there are any, every request is refused.
     pub missing: Vec<String>,
     /// Whether routing adds no `x-envoy-` headers.
@@ -257,7 +259,8 @@ impl HttpParts {
         let mut last = options.edge;
         last.extend(options.forward_proxies);
         let hides = options.hides_envoy_headers;
-        manager.http_filters = self.filters(options.port, after_security, last, hides);
+        let first = options.edge_first;
+        manager.http_filters = self.filters(options.port, first, after_security, last, hides);
         manager
     }
 
@@ -272,6 +275,7 @@ impl HttpParts {
     fn filters(
         &self,
         port: u16,
+        first: Option<hcm::HttpFilter>,
         after_security: Vec<hcm::HttpFilter>,
         last: Vec<hcm::HttpFilter>,
         hides_envoy_headers: bool,
@@ -280,6 +284,7 @@ impl HttpParts {
         self.first
             .iter()
             .cloned()
+            .chain(first)
             .chain(self.security.of_port(port))
             .chain(after_security)
             .chain(self.then.iter().cloned())

@@ -92,7 +92,7 @@ fn listeners(
     let policy = scope.outbound_policy.as_ref();
     let unmatched: Arc<str> = unmatched::cluster(policy).into();
     let any_host = unmatched::resolves_any_host(policy).then(|| {
-        let cache = allow_any_dns_cache(cx.settings(), proxy.families);
+        let cache = allow_any_dns_cache(cx.settings(), proxy.families, proxy.agent_dns);
         Keyed::new(dns::http_filter_of(cache))
     });
     let refused = cx.query(&plan).refused.clone();

@@ -184,7 +184,7 @@ pub fn tracing_config(
     let own = if spec.custom_tags.is_empty() {
         tags::of_proxy(&stated)
     } else {
-        tags::of_telemetry(&spec.custom_tags)
+        tags::of_telemetry(&spec.custom_tags, traced.at_least(1, 29))
     };
     TracingConfig {
         tracing: Some(hcm::Tracing {

@@ -25,6 +25,7 @@ const NETWORK_VIEW: &str = "REQUESTED_NETWORK_VIEW";
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Place {
     sidecar: bool,
+    grpc: bool,
     cluster: ClusterId,
     network: Network,
     families: Families,
@@ -45,6 +46,7 @@ impl Place {
         let wide = |key: &str| PLACE.contains(&key) && key != NODE;
         Self {
             sidecar: proxy.node.role == Role::Sidecar,
+            grpc: proxy.is_grpc(),
             cluster: proxy.node.cluster.clone(),
             network: proxy.node.network.clone(),
             families: proxy.families(),
@@ -62,6 +64,8 @@ impl Place {
 pub(crate) struct EndpointClient {
     /// Whether it is a sidecar, where there are several networks: it reaches others by mutual TLS only.
     pub(crate) sidecar: bool,
+    /// Whether it is a gRPC library: all its clusters get their endpoints by EDS.
+    pub(crate) grpc: bool,
     /// The cluster of the proxy.
     pub(crate) cluster: ClusterId,
     /// The network, where there are several.
@@ -82,6 +86,7 @@ impl EndpointClient {
     /// A proxy, for services on whose endpoints its place has no say.
     pub(crate) fn anywhere(place: &Place, multi_network: bool) -> Self {
         let mut client = Self {
+            grpc: place.grpc,
             cluster: place.cluster.clone(),
             networks: place.networks.clone(),
             ..Self::default()

@@ -236,7 +236,7 @@ fn tls_mode(rule: Option<&MergedDestinationRule>, subset_name: &str, port: u16) 
 /// Whether endpoints that are not ready are sent for the service whatever its rules say.
 ///
 /// Istio: pilot/pkg/model/service.go ForcesSupportUnhealthyEndpoints, 1.32.
-pub(crate) fn always_sends_unhealthy(settings: &Settings, service: &Service) -> bool {
+pub fn always_sends_unhealthy(settings: &Settings, service: &Service) -> bool {
     settings.features.send_unhealthy_endpoints
         || service.kube.traffic_distribution != TrafficDistribution::Any
 }

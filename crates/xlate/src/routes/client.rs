@@ -6,16 +6,18 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use mesh::capabilities::Loadable;
 use mesh::class::Class;
+use mesh::gateways;
 use mesh::label_names::{Reader, only};
 use mesh::proxy::Traits;
 use mesh::proxy_options::proxy_config;
 use mesh::scope::{ScopeKey, ScopeOf};
 use mesh::services::Addressing;
+use model::edge::Front;
 use model::labels::Labels;
 use model::names::Namespace;
 use model::node::Role;
 use model::object::ObjectName;
-use policy::edge::Can;
+use policy::edge::{Can, FrontOf};
 use store::{Reads, Snapshot};
 
 use super::rule::LabelsReadBy;
@@ -46,6 +48,14 @@ pub(super) struct RouteClient {
     pub(super) can: Can,
 }
 
+/// What stands before a proxy.
+fn front(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Front {
+    match proxy.node.role {
+        Role::Router => *cx.query(&FrontOf(gateways::key_of(cx, proxy))),
+        _ => Front::default(),
+    }
+}
+
 impl RouteClient {
     /// What of a proxy any routes may depend on.
     pub(super) fn of(cx: &Cx<'_, Snapshot>, proxy: &Traits<'_>) -> Self {
@@ -56,7 +66,8 @@ impl RouteClient {
         let config = proxy_config(proxy, &cx.settings().mesh);
         let headers = ProxyHeaders::of(&config, class);
         let topology = config.gateway_topology.as_ref();
-        let trusted = topology.map_or(0, |topology| topology.num_trusted_proxies);
+        let is_stated = topology.is_some_and(|topology| topology.num_trusted_proxies > 0);
+        let trusts = || is_stated || front(cx, proxy).trusted_proxies > 0;
         Self {
             scope: proxy.scope.clone(),
             dns_domain: proxy.node.dns_domain.clone(),
@@ -65,8 +76,8 @@ impl RouteClient {
             matched: proxy.labels_for(cx, Reader::VirtualServices),
             attempt_count: headers.attempt_count,
             forwarded_host: headers.forwarded_host,
-            trusts_forwarded: class == Class::Gateway && trusted > 0,
-            proxyless: proxy.text("GENERATOR").as_deref() == Some("grpc"),
+            trusts_forwarded: class == Class::Gateway && trusts(),
+            proxyless: proxy.is_grpc(),
             can: match class {
                 Class::Gateway => Can::of(&Loadable::of(proxy)),
                 _ => Can::default(),

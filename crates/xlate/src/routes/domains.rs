@@ -18,8 +18,13 @@ pub(super) fn bracketed(host: &str) -> String {
 }
 
 /// `host:port`.
-pub(super) fn with_port(host: &str, port: u16) -> String {
+pub(crate) fn with_port(host: &str, port: u16) -> String {
     format!("{}:{port}", bracketed(host))
+}
+
+/// Whether an address of a service is one that requests can be for.
+pub(super) fn is_domain(address: &str) -> bool {
+    !address.is_empty() && address != "0.0.0.0"
 }
 
 /// A domain as what it means: requests for `cart.shop.` and `CART.shop` are for `cart.shop`, also where a port follows.
@@ -77,7 +82,7 @@ impl Speaker<'_> {
         }
         for address in addresses {
             let address = address.as_ref();
-            if !address.is_empty() && address != "0.0.0.0" {
+            if is_domain(address) {
                 self.push(&mut found.all, address);
             }
         }

@@ -2,7 +2,7 @@
 
 use mesh::edge::Calls;
 use mesh::proxy_options::seconds;
-use model::edge::Rpc;
+use model::edge::{Need, Rpc};
 use policy::edge;
 use proto_envoy::envoy::config::core::v3::{DataSource, Metadata, data_source};
 use proto_envoy::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
@@ -29,7 +29,8 @@ pub(super) fn apply(building: &Building<'_>, at: usize, route: &mut Route) {
     }
     if !building.key.edge {
         // Sidecars have none of the filters, nor have Gateways that users wrote.
-        if !asked.needs().is_empty() {
+        let needs = asked.needs();
+        if needs.iter().any(|need| *need != Need::Underscores) {
             let why = "refused: nothing here does what this route asks for";
             route.action = Some(answer(UNAVAILABLE, why));
         }

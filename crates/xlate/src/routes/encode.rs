@@ -59,6 +59,7 @@ impl RouteList {
                 (bytes.len(), catch_all)
             })
             .collect();
+        bytes.shrink_to_fit();
         Self {
             bytes: bytes.into(),
             ends,

@@ -178,6 +178,15 @@ pub(super) fn picker(picker: &Picker) -> ExtProcPerRoute {
 
 /// Istio: pilot/pkg/networking/util/util.go MaybeBuildStatefulSessionFilterConfig, 1.32.
 pub(super) fn session(session: &Session) -> StatefulSessionPerRoute {
+    StatefulSessionPerRoute {
+        r#override: Some(stateful_session_per_route::Override::StatefulSession(
+            stateful_session(session),
+        )),
+    }
+}
+
+/// The filter that keeps a session, told how.
+pub(crate) fn stateful_session(session: &Session) -> StatefulSession {
     let state = match session {
         Session::Cookie {
             name,
@@ -201,12 +210,8 @@ pub(super) fn session(session: &Session) -> StatefulSessionPerRoute {
             })),
         },
     };
-    StatefulSessionPerRoute {
-        r#override: Some(stateful_session_per_route::Override::StatefulSession(
-            StatefulSession {
-                session_state: Some(state),
-                ..StatefulSession::default()
-            },
-        )),
+    StatefulSession {
+        session_state: Some(state),
+        ..StatefulSession::default()
     }
 }

@@ -35,7 +35,9 @@ use super::rule::{HasRoutes, RuleRoutes, Target, session_of};
 use crate::judged;
 use mesh::challenges::Challenges;
 use mesh::edge::AskedOf;
-use mesh::gateways::{self, GatewayKey, GatewayServer, MergedGatewayOf, Owners, OwnersAt, is_tls};
+use mesh::gateways::{
+    self, GatewayKey, GatewayServer, MergedGatewayOf, Owners, OwnersAt, Redirects, is_tls,
+};
 use mesh::limits;
 use mesh::scope::{ScopeOf, SidecarScope};
 use mesh::services::OfHost;
@@ -174,7 +176,7 @@ impl Query<Snapshot> for GatewayPlanOf {
             made: KeyedMap::default(),
             weights: KeyedMap::default(),
             hosts: BTreeMap::new(),
-            redirects: redirect::Redirects::of(cx, &key.gateway, &servers),
+            redirects: Redirects::of(cx, &key.gateway, &servers),
             found: Vec::new(),
         };
         let mut repeated: KeyedMap<(&str, &[String]), usize> = KeyedMap::default();
@@ -301,7 +303,7 @@ struct Hosts<'a, 'c> {
     weights: KeyedMap<ObjectName, usize>,
     hosts: BTreeMap<String, Host>,
     /// Whose redirects to HTTPS count for which hosts.
-    redirects: redirect::Redirects,
+    redirects: Redirects,
     found: Vec<Diagnostic>,
 }
 

@@ -6,6 +6,7 @@
 //! BuildSidecarVirtualHostWrapper, 1.32.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use incr::{Cx, KeyedSet, Query};
@@ -17,6 +18,7 @@ use model::session::Session;
 use proto_envoy::envoy::config::route::v3::VirtualHost;
 use store::{Reads, Snapshot};
 
+use super::addresses::Addresses;
 use super::client::RouteClient;
 use super::domains::{Claimed, Domains, Speaker, bracketed, meant, with_port};
 use super::encode::{Head, RouteList};
@@ -381,6 +383,7 @@ fn plan(cx: &Cx<'_, Snapshot>, key: &PlanOf, scope: &SidecarScope, groups: &[Gro
     if groups.iter().any(|group| planned.has_foreign(group)) {
         planned.keep_own(scope);
     }
+    let addresses = planned.holders(groups);
     for group in groups {
         for host in &group.hosts {
             let host = host.to_ascii_lowercase();
@@ -402,6 +405,9 @@ fn plan(cx: &Cx<'_, Snapshot>, key: &PlanOf, scope: &SidecarScope, groups: &[Gro
                 ];
                 domains.all.retain(|domain| !short.contains(&meant(domain)));
             }
+            let is_free =
+                |domain: &String| !addresses.is_of_another(domain, group.port, &service.host);
+            domains.all.retain(is_free);
             planned.add(group, &service.host, Some(&service.service), domains);
         }
     }
@@ -444,6 +450,35 @@ impl Planned<'_, '_> {
         }
     }
 
+    /// Whose the addresses are.
+    fn holders<'g>(&self, groups: &'g [Group<'_>]) -> Addresses<'g> {
+        let mut found = Addresses::default();
+        for group in groups {
+            for on_port in &group.services {
+                let service = &*on_port.service;
+                let is_kube = service.registry == Registry::Kubernetes;
+                let is_own = service.namespace == *self.key.client.namespace();
+                let is_first = is_kube && is_own || is_root(self.cx, &service.namespace);
+                let at = (&on_port.host, group.port);
+                let mut addresses = self.addresses(service);
+                if on_port.host.parse::<IpAddr>().is_ok() {
+                    addresses.push(on_port.host.as_arc().clone());
+                }
+                found.add(service, at, is_first, addresses);
+            }
+        }
+        found
+    }
+
+    /// The addresses by which the proxy knows a service.
+    fn addresses(&self, service: &Service) -> Vec<Arc<str>> {
+        let addressing = &self.key.client.addressing;
+        match self.key.port {
+            0 => addressing.all(service),
+            _ => addressing.of_port(service),
+        }
+    }
+
     fn domains(&self, service: &Service, port: u16) -> Domains {
         let client = &self.key.client;
         let speaker = Speaker {
@@ -451,13 +486,7 @@ impl Planned<'_, '_> {
             port: (self.key.port == 0 || client.proxyless).then_some(port),
             absolute: self.cx.settings().features.absolute_fqdn_vhost_domain,
         };
-        let addressing = &client.addressing;
-        let addresses = if self.key.port == 0 {
-            addressing.all(service)
-        } else {
-            addressing.of_port(service)
-        };
-        speaker.domains(service, addresses)
+        speaker.domains(service, self.addresses(service))
     }
 
     fn add(

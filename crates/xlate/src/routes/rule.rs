@@ -27,7 +27,7 @@ use mesh::destination_rule::{Client, MergedDestinationRule, Side, rule_for};
 use mesh::virtual_service::{RefusedVirtualService, ResolvedVirtualService, VirtualServiceOf};
 
 /// How sessions of a service are kept, as its labels ask for it.
-pub(super) fn session_of(service: &Service) -> Option<Session> {
+pub(crate) fn session_of(service: &Service) -> Option<Session> {
     let stated = |label| service.labels.get(label).filter(|v| !v.is_empty());
     if let Some(cookie) = stated("istio.io/persistent-session") {
         let (name, path) = cookie.split_once(':').unwrap_or((cookie, "/"));

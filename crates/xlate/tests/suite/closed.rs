@@ -230,11 +230,18 @@ const SETTINGS: &[(&str, &str)] = &[
 ];
 
 /// Specs that do not name their host as they should.
-const HOSTS: [&str; 4] = [
+const HOSTS: [&str; 9] = [
     "spec: {hosts: [bank.example.com], trafficPolicy: {tls: {mode: SIMPLE}}}",
     "spec: {Host: bank.example.com, trafficPolicy: {tls: {mode: SIMPLE}}}",
     "sepc: {host: bank.example.com, trafficPolicy: {TLS: {mode: SIMPLE}}}",
     "spec: {hots: bank.example.com, trafficPolicy: {TLS: {mode: SIMPLE}}}",
+    // One of several.
+    "spec: {host: bank.example.com, host: other.example.com, trafficPolicy: {tls: {mode: SIMPLE}}}",
+    "spec: {hosts: [other.example.com, bank.example.com], trafficPolicy: {tls: {mode: SIMPLE}}}",
+    // No YAML.
+    "spec: {host: bank.example.com, trafficPolicy: {tls: {mode: SIMPLE}}",
+    "spec:\n  host: bank.example.com\n  trafficPolicy: {tls: {mode: ISTIO_MUTUAL",
+    "spec: {hosts: [other.example.com, bank.example.com], trafficPolicy: {tls: {credentialName: [}}}",
 ];
 
 #[test]

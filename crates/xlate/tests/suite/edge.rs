@@ -170,6 +170,43 @@ fn backends_are_told_of_clients_and_clients_of_tls_alone() {
     }
 }
 
+#[test]
+fn headers_with_underscores_are_dropped_for_the_routes_that_ask_for_it_before_all_that_decides() {
+    const NAME: &str = "pilothouse.underscores";
+    let mut world = World::of(SHOP);
+    let asked = EdgeRoute {
+        drops_underscores: true,
+        ..EdgeRoute::default()
+    };
+    let asked = BTreeMap::from([(0, Arc::new(asked))]);
+    world.put_edge(&host("a", "SIMPLE"), &asked);
+    world.put_edge(&host("b", "SIMPLE"), &BTreeMap::new());
+    world.put(
+        "
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: some, namespace: edge}
+spec: {rules: [{to: [{operation: {methods: [GET]}}]}]}
+",
+    );
+    let listeners = resources(&world, TypeUrl::Listener);
+    let chain = &listeners["0.0.0.0_80"]["filter_chains"][0]["filters"];
+    let manager = &chain.as_array().unwrap().last().unwrap()["typed_config"];
+    let filters = manager["http_filters"].as_array().unwrap();
+    let place = |name: &str| filters.iter().position(|filter| filter["name"] == name);
+    let at = place(NAME).unwrap();
+    assert_eq!(filters[at]["disabled"], true);
+    assert!(at < place("envoy.filters.http.rbac").unwrap(), "{manager}");
+    let routes = resources(&world, TypeUrl::Route);
+    let config = &routes["http.80"];
+    // The script is there once.
+    assert!(!config["typed_per_filter_config"][NAME].is_null());
+    let hosts = config["virtual_hosts"].as_array().unwrap().iter();
+    let asked = hosts.map(|host| &host["routes"][0]["metadata"]["filter_metadata"][NAME]["drop"]);
+    let asked: Vec<&Value> = asked.collect();
+    assert_eq!(asked, [&Value::Bool(true), &Value::Null]);
+}
+
 /// The work of an edit of the routes of one host among so many: queries that are evaluated, and resources that change.
 fn work(hosts: usize) -> (u64, usize) {
     let mut world = World::of(SHOP);

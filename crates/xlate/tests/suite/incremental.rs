@@ -325,3 +325,101 @@ fn two_sources_with_one_key_give_the_same_whoever_speaks_first() {
         assert_eq!(differing(&a, &b), None);
     }
 }
+
+/// A Service with one Pod, and the slices of the Service with it and without.
+const WEB: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: one}
+spec: {clusterIP: 10.7.0.7, selector: {app: web}, ports: [{name: http, port: 80}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: machines, namespace: one}
+spec:
+  hosts: [machines.example.com]
+  addresses: [10.7.0.8]
+  resolution: STATIC
+  location: MESH_INTERNAL
+  ports: [{number: 80, name: http, protocol: HTTP}]
+  workloadSelector: {labels: {app: machine}}
+";
+const POD: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: web-0, namespace: one, labels: {app: web}}
+spec: {serviceAccountName: web-account, containers: [{name: web}]}
+status: {phase: Running, podIP: 10.8.7.1, podIPs: [{ip: 10.8.7.1}], conditions: [{type: Ready, status: 'True'}]}
+";
+const MACHINE: &str = "
+apiVersion: networking.istio.io/v1
+kind: WorkloadEntry
+metadata: {name: machine-0, namespace: one, labels: {app: machine}}
+spec: {address: 10.8.7.2, serviceAccount: machine-account, labels: {app: machine}}
+";
+
+/// The slice of the Service with these endpoints.
+fn slice(endpoints: &str) -> String {
+    format!(
+        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
+         metadata: {{name: web-0, namespace: one, labels: {{kubernetes.io/service-name: web}}}}\n\
+         addressType: IPv4\nports: [{{name: http, port: 8080}}]\nendpoints: [{endpoints}]\n"
+    )
+}
+
+#[test]
+fn a_service_that_loses_its_only_endpoint_and_gets_one_changes_endpoints_alone() {
+    const ENDPOINT: &str = "{addresses: [10.8.7.1], conditions: {ready: true}, targetRef: {kind: Pod, name: web-0, namespace: one}}";
+    let proxies = proxies();
+    let mut served = Served::default();
+    let (full, empty) = (slice(ENDPOINT), slice(""));
+    let all = format!("{WEB}---{POD}---{MACHINE}---\n{full}");
+    served.world.put(&all);
+    served.toggle(0, &proxies[0]);
+    served.toggle(3, &proxies[3]);
+    let mut before = served.pull(&proxies);
+    let has = |got: &BTreeMap<(usize, TypeUrl), ResourceSet>, account: &str| {
+        let clusters = got[&(0, TypeUrl::Cluster)].iter();
+        let mut bodies = clusters.map(|r| String::from_utf8_lossy(&r.body).into_owned());
+        bodies.any(|body| body.contains(account))
+    };
+    assert!(has(&before, "sa/web-account") && has(&before, "sa/machine-account"));
+    let key = |yaml| World::objects(yaml)[0].key();
+    // Its endpoint goes before its Pod, or after it.
+    let steps: [(&str, Option<&str>); 8] = [
+        ("the slice is empty", Some(&empty)),
+        ("it is full", Some(&full)),
+        ("it is empty again", Some(&empty)),
+        ("it is full again", Some(&full)),
+        ("there is no Pod", None),
+        ("there is a Pod", Some(POD)),
+        ("there is no machine", None),
+        ("there is a machine", Some(MACHINE)),
+    ];
+    for (what, yaml) in steps {
+        match yaml {
+            Some(yaml) => served.world.put(yaml),
+            None if what.ends_with("Pod") => served.world.delete(&key(POD)),
+            None => served.world.delete(&key(MACHINE)),
+        };
+        let after = served.pull(&proxies);
+        let differ = |of: &&(usize, TypeUrl)| before[*of] != after[*of];
+        let differing: Vec<_> = after.keys().filter(differ).collect();
+        let endpoints = [(0, TypeUrl::Endpoint), (3, TypeUrl::Endpoint)];
+        assert!(differing.contains(&&endpoints[0]), "{what}: {differing:?}");
+        let others = differing.iter().filter(|of| !endpoints.contains(of));
+        assert_eq!(others.count(), 0, "{what}: {differing:?}");
+        before = after;
+    }
+
+    // Other identities than before count at once, and a service that is gone is forgotten.
+    served
+        .world
+        .put(&POD.replace("web-account", "other-account"));
+    let after = served.pull(&proxies);
+    assert!(has(&after, "sa/other-account") && !has(&after, "sa/web-account"));
+    for object in World::objects(WEB) {
+        served.world.delete(&object.key());
+    }
+    assert!(served.world.store.snapshot().identities.is_empty());
+}

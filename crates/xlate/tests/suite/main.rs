@@ -13,6 +13,7 @@ mod flat;
 mod forgeries;
 mod gateway_api;
 mod gateways;
+mod grpc;
 mod incremental;
 mod istio_tests;
 mod judged;

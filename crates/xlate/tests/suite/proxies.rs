@@ -333,3 +333,54 @@ fn a_gateway_listens_at_the_address_that_it_states_for_its_machine() {
     assert_eq!(listening(stated("127.0.0.1")), "127.0.0.1");
     assert_eq!(listening(stated("no address")), "0.0.0.0");
 }
+
+/// The first try on one machine: the backend has the address that the gateway states.
+#[test]
+fn a_gateway_at_loopback_has_the_labels_that_it_states() {
+    let world = World::of(
+        "{apiVersion: networking.istio.io/v1, kind: Gateway, metadata: {name: front, namespace: shop}, spec: {selector: {app: front}, servers: [{port: {number: 8080, name: http, protocol: HTTP}, hosts: ['*']}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: backend, namespace: shop}, spec: {hosts: [backend.example.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC, endpoints: [{address: 127.0.0.1, labels: {app: backend}}, {address: 10.0.0.9}]}}",
+    );
+    let listens = |address: &str| {
+        let view = world.view(&node(&json!({
+            "id": format!("router~{address}~front.shop~shop.svc.cluster.local"),
+            "metadata": {"NAMESPACE": "shop", "INSTANCE_IPS": address, "LABELS": {"app": "front"}},
+        })));
+        resource(&world, &view, TypeUrl::Listener, "0.0.0.0_8080").is_some()
+    };
+    assert!(listens("127.0.0.1"));
+    assert!(listens("10.0.0.8"));
+    // At an address of its own the endpoint says what the workload is.
+    assert!(!listens("10.0.0.9"));
+}
+
+/// Where DNS is captured, hosts that nothing knows are asked of the agent, by the cluster and by the filters before it.
+#[test]
+fn hosts_that_nothing_knows_are_resolved_by_the_agent() {
+    let world = World::new(settings(
+        "outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}",
+    ));
+    let asked = |metadata: Value| {
+        let view = sidecar(&world, "client", "10.1.0.5", metadata);
+        let cluster = resource(&world, &view, TypeUrl::Cluster, "AllowAnyDynamicDNSCluster");
+        let mut of_cluster = BTreeSet::new();
+        texts(&cluster.unwrap(), "address", &mut of_cluster);
+        let of_listener = addresses(&world, &view, TypeUrl::Listener, "virtualOutbound").unwrap();
+        for address in &of_cluster {
+            assert!(of_listener.contains(address), "{of_listener}");
+        }
+        Vec::from_iter(of_cluster).join(" ")
+    };
+    assert_eq!(asked(json!({})), "");
+    assert_eq!(asked(json!({"DNS_CAPTURE": "true"})), "127.0.0.1");
+    for (stated, address) in [
+        ("127.0.0.2:53", "127.0.0.2"),
+        ("[::1]:15053", "::1"),
+        ("localhost:53", "127.0.0.1"),
+        ("dns.example:53", "127.0.0.1"),
+    ] {
+        let metadata = json!({"DNS_CAPTURE": "true", "DNS_PROXY_ADDR": stated});
+        assert_eq!(asked(metadata), address, "{stated}");
+    }
+}

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::edge::{
-    Argument, ArgumentSource, Dubbo, EdgeRoute, HttpMethod, Mcp, McpEntry, Method, Moved, Passed,
-    Rpc, Transport,
+    Argument, ArgumentSource, Dubbo, EdgeRoute, ExternalAuth, HttpMethod, Mcp, McpEntry, Method,
+    Moved, Passed, Rpc, Transport,
 };
 use model::settings::Features;
 use pilothouse_xlate::findings::FindingsOfMesh;
@@ -157,6 +158,60 @@ fn every_proxy_gets_what_it_can_do() {
         }));
         shown(&world, &gateway)
     });
+}
+
+#[test]
+fn a_service_outside_is_asked_over_tls() {
+    let mut world = World::of(SHOP);
+    let rule = format!(
+        "{EDGE}  - route: [{{destination: {{host: shop.shop.svc.cluster.local, port: {{number: 80}}}}}}]\n"
+    );
+    let asked = EdgeRoute {
+        external: Some(ExternalAuth {
+            host: "login.example.com".into(),
+            port: 443,
+            authority: "login.example.com".into(),
+            path: "/check".into(),
+            method: None,
+            tls: true,
+            to_backend: Vec::new(),
+            signin: None,
+            always_set_cookie: false,
+            headers: BTreeMap::new(),
+            timeout: Duration::from_secs(1),
+        }),
+        ..EdgeRoute::default()
+    };
+    world.put_edge(&rule, &BTreeMap::from([(0, Arc::new(asked))]));
+    let gateway = node(&json!({
+        "id": "router~10.9.1.1~edge-0.edge~edge.svc.cluster.local",
+        "metadata": {"NAMESPACE": "edge", "CLUSTER_ID": "Kubernetes"},
+        "extensions": ["envoy.filters.http.basic_auth", "envoy.filters.http.rbac", "envoy.filters.http.lua"],
+    }));
+    let view = world.view(&gateway);
+    let decoded = |ty: TypeUrl, name: &str| {
+        let set = world.set(&view, ty);
+        decode(ty.as_str(), &set.get(name).unwrap().body)
+    };
+    let cluster = decoded(TypeUrl::Cluster, "auth;login.example.com:443");
+    assert_eq!(cluster["type"], "STRICT_DNS");
+    let endpoint = &cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"];
+    let address = &endpoint["address"]["socket_address"];
+    assert_eq!(
+        *address,
+        json!({"address": "login.example.com", "port_value": 443})
+    );
+    let tls = &cluster["transport_socket"]["typed_config"];
+    assert_eq!(tls["sni"], "login.example.com");
+    let validation = &tls["common_tls_context"]["validation_context"];
+    assert!(validation["trusted_ca"].is_object(), "{tls}");
+    let name = &validation["match_subject_alt_names"][0]["exact"];
+    assert_eq!(*name, "login.example.com");
+    let routes = decoded(TypeUrl::Route, "http.80");
+    let route = &routes["virtual_hosts"][0]["routes"][0];
+    let asked = &route["metadata"]["filter_metadata"]["pilothouse.access"]["access"]["external"];
+    assert_eq!(asked["cluster"], "auth;login.example.com:443");
+    assert_eq!(asked["scheme"], "https");
 }
 
 #[test]

@@ -31,6 +31,11 @@ spec:
 
 /// How the connection manager for the sidecar's own port traces.
 fn tracing(settings: Settings, telemetry: &str) -> Value {
+    tracing_of("1.32.0", settings, telemetry)
+}
+
+/// The same, of a sidecar of a version.
+fn tracing_of(version: &str, settings: Settings, telemetry: &str) -> Value {
     let mut world = World::new(settings);
     world.put(SERVICES);
     if !telemetry.is_empty() {
@@ -41,7 +46,7 @@ fn tracing(settings: Settings, telemetry: &str) -> Value {
     }
     let view = world.view(&node(&json!({
         "id": "sidecar~10.0.0.5~cart.shop~shop.svc.cluster.local",
-        "metadata": {"NAMESPACE": "shop", "LABELS": {"app": "cart"}, "ISTIO_VERSION": "1.32.0"},
+        "metadata": {"NAMESPACE": "shop", "LABELS": {"app": "cart"}, "ISTIO_VERSION": version},
     })));
     let set = world.set(&view, TypeUrl::Listener);
     let inbound = decode(
@@ -138,4 +143,21 @@ fn a_providers_own_sampler_sees_every_request() {
     // Without it nothing is traced, rather than everything.
     let lost = "httpService: {service: nowhere.example.com, port: 443, http: {path: /}}";
     assert_eq!(dynatrace(lost), Value::Null);
+}
+
+#[test]
+fn proxies_that_format_no_tags_get_the_others() {
+    let mesh = "
+extensionProviders: [{name: z, zipkin: {service: collector.example.com, port: 443}}]
+";
+    let telemetry = "{providers: [{name: z}], enableIstioTags: false, \
+                     customTags: {a: {formatter: {value: \"%REQ(X-A)%\"}}, b: {literal: {value: x}}}}";
+    let tags = |version| {
+        let found = tracing_of(version, settings(mesh), telemetry);
+        let tags = found["custom_tags"].as_array().unwrap().iter();
+        tags.map(|tag| tag["tag"].clone()).collect::<Value>()
+    };
+    assert_eq!(tags("1.29.0"), json!(["a", "b"]));
+    assert_eq!(tags("1.28.4"), json!(["b"]));
+    assert_eq!(tags(""), json!(["a", "b"]));
 }

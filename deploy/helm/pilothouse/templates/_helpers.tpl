@@ -26,6 +26,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{/* What istioctl and dashboards find a control plane by. The Service of an istiod selects pods by both labels, or by `app` and
+its revision, so that pods have the first alone. */}}
+{{- define "pilothouse.istiodLabels" -}}
+app: istiod
+istio: pilot
+{{- end }}
+
 {{- define "pilothouse.image" -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}

@@ -380,6 +380,7 @@ impl Driver<'_> {
                     }
                 }
                 Action::Event(_) => {}
+                Action::Extra(request) => panic!("asked others for {}", request.type_url),
                 Action::End(status) => {
                     assert_eq!(status.code, Code::ResourceExhausted, "{status}");
                     let bytes: usize = self.octets + 8 * PUBLISHED * TYPES.len();

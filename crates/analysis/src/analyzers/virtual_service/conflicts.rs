@@ -72,6 +72,17 @@ fn overlapping<'a>(
     found.into_iter()
 }
 
+/// What puts the first of them before the next, as findings word it.
+fn decided(routers: &[(&ObjectName, Age)]) -> &'static str {
+    let first = routers.first();
+    let is_other = |name: &ObjectName| first.is_some_and(|(winner, _)| *winner != name);
+    let next = routers.iter().find(|(name, _)| is_other(name));
+    let created = |router: Option<&(&ObjectName, Age)>| {
+        router.map_or_else(Age::default, |(_, created)| *created)
+    };
+    created(first).why_before(created(next))
+}
+
 fn conflict(
     cx: &Cx<'_, Snapshot>,
     host: &str,
@@ -84,6 +95,7 @@ fn conflict(
     let mut names: Vec<&ObjectName> = routers.iter().map(|(name, _)| *name).collect();
     names.dedup();
     let winner = names.first().copied();
+    let why = decided(&routers);
     for name in &names {
         if !told.insert((*name).clone()) {
             continue;
@@ -103,7 +115,7 @@ fn conflict(
         );
         if let Some(winner) = winner.filter(|_| names.len() > 1) {
             reported.help(format!(
-                "only {winner} is in force where both are seen: it is the oldest, or the first by name; merge their rules, or export them to different namespaces"
+                "only {winner} is in force where both are seen: it {why}; merge their rules, or export them to different namespaces"
             ));
         }
     }

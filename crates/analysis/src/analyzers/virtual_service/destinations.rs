@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use incr::Cx;
-use model::Object;
+use model::kinds::higress::BRIDGE;
 use model::kinds::istio::{DestinationRule, VirtualService};
+use model::kinds::kube::Service;
+use model::{Object, Severity};
 use proto_istio::networking::Destination;
 use store::{ObjectIndex, Reads, Snapshot};
 
-use super::destinations;
+use super::{Named, destinations};
 use crate::code;
 use crate::facts::{hosts, several};
 use crate::finding::Report;
@@ -23,18 +25,17 @@ pub(crate) fn hosts(
         let Destination { host, port, .. } = named.destination;
         let export_to = &object.spec.export_to;
         let Some(found) = hosts::find(cx, object.namespace(), export_to, host) else {
-            report
-                .add(
-                    object,
-                    &code::NOT_FOUND,
-                    format!("{}.host", named.path),
-                    format!("there is no service {host}"),
-                )
-                .help("correct the name, create the Service or ServiceEntry, or export it to this namespace; requests to it get 503");
+            missing(cx, object, &named, report);
+            continue;
+        };
+        let Some(ports) = found.ports else {
+            if let Some(port) = port {
+                alias_without(cx, object, &named, port.number, report);
+            }
             continue;
         };
         match port {
-            None if found.ports.len() > 1 => {
+            None if ports.len() > 1 => {
                 report
                     .add(
                         object,
@@ -44,10 +45,10 @@ pub(crate) fn hosts(
                     )
                     .help(format!(
                         "add `port: {{number: ...}}`, one of {}",
-                        several(&found.ports)
+                        several(&ports)
                     ));
             }
-            Some(port) if !found.ports.contains(&port.number) => {
+            Some(port) if !ports.contains(&port.number) => {
                 report
                     .add(
                         object,
@@ -55,12 +56,92 @@ pub(crate) fn hosts(
                         format!("{}.port.number", named.path),
                         format!("{host} has no port {}", port.number),
                     )
-                    .help(format!("its ports are {}", several(&found.ports)));
+                    .help(format!("its ports are {}", several(&ports)));
             }
             _ => {}
         }
     }
     unaffected(cx, object, report);
+}
+
+/// Reports a destination that is a Service of the type ExternalName whose host has no such port.
+fn alias_without(
+    cx: &Cx<'_, Snapshot>,
+    object: &Object<VirtualService>,
+    named: &Named<'_>,
+    port: u32,
+    report: &mut Report<'_>,
+) {
+    let domain = &cx.settings().domain;
+    let host = &named.destination.host;
+    let service = hosts::service_of(&hosts::full_name(object.namespace(), host, domain), domain);
+    let Some(service) = service.and_then(|name| cx.get::<Service>(&name)) else {
+        return;
+    };
+    if let Some((alias, ports)) = hosts::alias_lacks(cx, object.namespace(), &service, port) {
+        report
+            .add(
+                object,
+                &code::BACKEND_NOT_FOUND,
+                format!("{}.port.number", named.path),
+                format!("{host} is an alias of {alias}, which has no port {port}"),
+            )
+            .help(format!("its ports are {}", several(&ports)));
+    }
+}
+
+/// Destinations that only a wildcard covers: proxies have a cluster for the wildcard, and none for the host.
+pub(crate) fn below_wildcards(
+    cx: &Cx<'_, Snapshot>,
+    object: &Object<VirtualService>,
+    report: &mut Report<'_>,
+) {
+    for named in destinations(&object.spec) {
+        let host = &named.destination.host;
+        let export_to = &object.spec.export_to;
+        let Some(wildcard) = hosts::only_below(cx, object.namespace(), export_to, host) else {
+            continue;
+        };
+        let message = format!(
+            "{host} is only below {wildcard}, and proxies have no cluster for it, so requests to it get 503"
+        );
+        report
+            .add(
+                object,
+                &code::BACKEND_NOT_FOUND,
+                format!("{}.host", named.path),
+                message,
+            )
+            .help(format!("add a ServiceEntry with the host {host}"));
+    }
+}
+
+/// Reports a destination that is not there. A host as registries have it may come from one that `--registry` names.
+fn missing(
+    cx: &Cx<'_, Snapshot>,
+    object: &Object<VirtualService>,
+    named: &Named<'_>,
+    report: &mut Report<'_>,
+) {
+    let host = &named.destination.host;
+    let reported = report.add(
+        object,
+        &code::NOT_FOUND,
+        format!("{}.host", named.path),
+        format!("there is no service {host}"),
+    );
+    match hosts::registry_of(host).filter(|of_type| !hosts::names_registry(cx, of_type)) {
+        Some(of_type) => {
+            let namespace = &cx.settings().features.edge_namespace;
+            reported.at_most(Severity::Warning).help(format!(
+                "name a registry of the type {of_type} in the McpBridge {namespace}/{BRIDGE}, or by --registry of the server; until it \
+                 has the service requests to it get 503"
+            ));
+        }
+        None => {
+            reported.help("correct the name, create the Service or ServiceEntry, or export it to this namespace; requests to it get 503");
+        }
+    }
 }
 
 /// Routes of a gateway to a whole service for which another VirtualService has rules by subset: those apply to sidecars.

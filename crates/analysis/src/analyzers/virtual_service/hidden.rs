@@ -1,4 +1,4 @@
-//! Rules without conditions that take nothing, because an older VirtualService has one for the same host of a gateway.
+//! Rules without conditions that take nothing, because a VirtualService before it has one for the same host of a gateway.
 
 use std::collections::BTreeSet;
 
@@ -46,8 +46,9 @@ pub(crate) fn check(
                         &code::HIDDEN_RULE,
                         format!("spec.http[{rule}]"),
                         format!(
-                            "this rule takes no request to {host} on the Gateway {gateway}: rule {first} of the older {} takes whatever matches no condition",
-                            other.meta.name
+                            "this rule takes no request to {host} on the Gateway {gateway}: rule {first} of {}, which {}, takes whatever matches no condition",
+                            other.meta.name,
+                            other.meta.created.why_before(object.meta.created)
                         ),
                     )
                     .help("put the rules into one VirtualService, or give this one a condition");

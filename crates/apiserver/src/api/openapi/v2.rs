@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{OBJECT_META, object_meta, schema_name};
+use super::{OBJECT_META, schema_name};
 use crate::api::KUBERNETES;
 use crate::resource::{Catalog, Resource};
 
@@ -17,7 +17,7 @@ pub(super) const PROTOBUF: [&str; 2] = [
 pub(super) fn document(catalog: &Catalog) -> Value {
     let mut definitions = Map::new();
     let mut paths = Map::new();
-    definitions.insert(OBJECT_META.to_owned(), object_meta());
+    definitions.insert(OBJECT_META.to_owned(), crate::schema::OBJECT_META.clone());
     for resource in catalog.all() {
         for version in &resource.versions {
             let name = schema_name(resource, &version.name);

@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::api::Call;
 use crate::object::{map_mut, meta, meta_mut, set_meta};
 use crate::resource::Resource;
+use crate::schema::prune;
 use crate::status::{Cause, Failure};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -32,6 +33,8 @@ pub(super) fn keep_parts(call: &Call<'_>, old: &Value, object: &mut Value) {
         let status = object.get("status").cloned();
         let managed = object["metadata"]["managedFields"].clone();
         *object = old.clone();
+        // Who writes a status is not told of unknown fields beside it that were stored before.
+        prune(object, call.resource.schema(&call.version));
         let map = map_mut(object);
         match status {
             Some(status) => map.insert("status".to_owned(), status),

@@ -31,6 +31,8 @@ pub(crate) enum RefusedReason {
     NotAllowedByListeners,
     /// None of its hosts is one of the listener.
     NoMatchingListenerHostname,
+    /// The listener is there and not served.
+    ListenerNotServed,
     /// The parent, section or port is not there.
     NoMatchingParent,
 }
@@ -42,7 +44,7 @@ impl RefusedReason {
             Self::UnsupportedValue | Self::OverBudget => "UnsupportedValue",
             Self::NotAllowedByListeners => "NotAllowedByListeners",
             Self::NoMatchingListenerHostname => "NoMatchingListenerHostname",
-            Self::NoMatchingParent => "NoMatchingParent",
+            Self::ListenerNotServed | Self::NoMatchingParent => "NoMatchingParent",
         }
     }
 }
@@ -74,6 +76,9 @@ pub(super) fn at_listener(
             message.push_str(&format!(" on port {port}"));
         }
         return refused(RefusedReason::NoMatchingParent, message);
+    }
+    if let Some(why) = &listener.refused {
+        return refused(RefusedReason::ListenerNotServed, why.to_string());
     }
     let namespace = &route.name.namespace;
     if let Some(refused) = by_host(hostnames, namespace, listener) {

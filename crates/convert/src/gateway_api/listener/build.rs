@@ -122,14 +122,9 @@ fn listeners(
     controller: Controller,
 ) -> Vec<BuiltListener> {
     let gateway = owner.gateway();
-    let (kind, meta, written) = match owner {
-        Owner::Gateway(gateway) => (Kind::KubeGateway, &gateway.meta, &gateway.spec.listeners),
-        Owner::Set(set, _) => (Kind::ListenerSet, &set.meta, &set.spec.listeners),
-    };
-    let object = ObjectKey {
-        kind,
-        name: meta.name.clone(),
-    };
+    let object = owner.key();
+    let kind = object.kind;
+    let (meta, written) = owner.listeners();
     let conflicts = read.derived(ConflictsIn {
         gateway: gateway.meta.name.clone(),
         object,
@@ -273,14 +268,18 @@ impl Building<'_, '_, '_> {
                 "`allowedRoutes.kinds` names kinds of routes that do not fit the protocol";
             conditions.fails("ResolvedRefs", "InvalidRouteKinds", message);
         }
+        // A broken listener of a ListenerSet is not part of the Gateway; a Gateway's own is, unless another has its place.
+        let is_refused = !is_valid && (self.kind == Kind::ListenerSet || server.is_none());
+        let refused = is_refused.then(|| {
+            let why = conditions.first_failing(&["Accepted", "Programmed"]);
+            let why = why.unwrap_or("it is not valid");
+            format!("listener {} is not served: {why}", written.name).into()
+        });
         let listener = Listener {
-            section: written.name.clone(),
-            gateway: gateway_of_listener(&self.meta.name, &written.name),
-            port: written.port,
-            protocol: written.protocol.clone(),
-            hostname: written.hostname.clone().unwrap_or_default(),
             hosts,
             kinds,
+            refused,
+            ..seen_by_routes(&self.meta.name, written)
         };
         BuiltListener {
             listener: Arc::new(listener),
@@ -371,6 +370,40 @@ impl Building<'_, '_, '_> {
                 }
             }
         }
+    }
+}
+
+/// The listeners of a Gateway or ListenerSet none of which is served, as routes see them.
+pub(super) fn refusing(
+    read: &Reader<'_, '_, Routes>,
+    object: &ObjectKey,
+    why: &str,
+) -> Arc<[Arc<Listener>]> {
+    let Some(owner) = Owner::find(read, object) else {
+        return Arc::from([]);
+    };
+    let refused: Arc<str> = format!("the {} is not accepted: {why}", object.kind.name()).into();
+    let (meta, written) = owner.listeners();
+    let listeners = written.iter().map(|written| {
+        Arc::new(Listener {
+            refused: Some(refused.clone()),
+            ..seen_by_routes(&meta.name, written)
+        })
+    });
+    listeners.collect()
+}
+
+/// What routes see of a listener of an object, as far as it is written.
+fn seen_by_routes(object: &ObjectName, written: &Written) -> Listener {
+    Listener {
+        section: written.name.clone(),
+        gateway: gateway_of_listener(object, &written.name),
+        port: written.port,
+        protocol: written.protocol.clone(),
+        hostname: written.hostname.clone().unwrap_or_default(),
+        hosts: Vec::new(),
+        kinds: Vec::new(),
+        refused: None,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use model::kinds::gateway_api::{FromNamespaces, Gateway, ListenerSet};
-use model::{Age, Kind, Namespace, Object, ObjectKey};
+use model::kinds::gateway_api::{FromNamespaces, Gateway, Listener, ListenerSet};
+use model::{Age, Kind, Meta, Namespace, Object, ObjectKey};
 
 use super::namespaces::selects;
 use crate::gateway_api::class::{ClassOf, Controller};
@@ -35,6 +35,14 @@ impl Owner {
         match self {
             Self::Gateway(gateway) => gateway.key(),
             Self::Set(set, _) => set.key(),
+        }
+    }
+
+    /// The object's metadata and the listeners that it states.
+    pub(super) fn listeners(&self) -> (&Meta, &[Listener]) {
+        match self {
+            Self::Gateway(gateway) => (&gateway.meta, &gateway.spec.listeners),
+            Self::Set(set, _) => (&set.meta, &set.spec.listeners),
         }
     }
 

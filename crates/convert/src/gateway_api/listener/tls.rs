@@ -242,7 +242,7 @@ fn check_leave(
         in_mesh: false,
     };
     let target = may_name(read, by, Named::Object(to.clone())).map_err(|_| {
-        // Whether it is there is told to nobody who may not refer to it.
+        // Whether it is there is reported to nobody who may not refer to it.
         let kind = kind.name();
         let message =
             format!("no ReferenceGrant lets a {kind} of the namespace {namespace} refer to {to}");

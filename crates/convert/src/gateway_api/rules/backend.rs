@@ -161,10 +161,12 @@ impl Resolving<'_, '_, '_> {
         key: &ObjectKey,
         target: &Target,
     ) -> Result<Backend, RouteError> {
-        let mut backend = Backend::to(target, port(to)?);
-        if !target.is_there() {
-            backend.error = Some(not_found(format!("{key} does not exist")));
-        }
+        let port = port(to)?;
+        let mut backend = Backend::to(target, port);
+        backend.error = match target.is_there() {
+            false => Some(not_found(format!("{key} does not exist"))),
+            true => target.leads_nowhere(port).map(not_found),
+        };
         Ok(backend)
     }
 

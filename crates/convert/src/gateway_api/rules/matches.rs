@@ -18,7 +18,23 @@ pub(super) enum Matched<'a> {
     Grpc(&'a GrpcMatch),
 }
 
-impl Matched<'_> {
+impl<'a> Matched<'a> {
+    /// The conditions on headers.
+    pub(super) fn headers(&self) -> &'a [NamedMatch] {
+        match self {
+            Self::Http(matched) => &matched.headers,
+            Self::Grpc(matched) => &matched.headers,
+        }
+    }
+
+    /// The conditions on query parameters.
+    pub(super) fn query_params(&self) -> &'a [NamedMatch] {
+        match self {
+            Self::Http(matched) => &matched.query_params,
+            Self::Grpc(_) => &[],
+        }
+    }
+
     /// The match as Istio writes it.
     ///
     /// # Errors

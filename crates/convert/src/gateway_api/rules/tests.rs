@@ -457,6 +457,9 @@ fn services_of_other_namespaces_need_a_grant_however_they_are_named() {
             external("to-chain", "to-closed.shop.svc.cluster.local"),
             external("to-open", "open.other.svc.cluster.local"),
             external("to-outside", "api.example.com"),
+            external("to-absent", "absent.shop.svc.cluster.local"),
+            external("to-short", "a"),
+            external("to-known", "far.example.com"),
             "---\n{apiVersion: gateway.networking.x-k8s.io/v1alpha1, kind: XBackend, metadata: {name: x-closed, namespace: shop}, \
              spec: {type: ExternalHostname, externalHostname: {hostname: closed.other.svc.cluster.local}, port: {port: 80}}}\n\
              ---\n{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: hidden, namespace: other}, spec: \
@@ -472,6 +475,7 @@ fn services_of_other_namespaces_need_a_grant_however_they_are_named() {
     let x_backend =
         "{group: gateway.networking.x-k8s.io, kind: XBackend, name: x-closed, port: 80}";
     const REFUSED: (&str, Option<&str>) = ("", Some(reason::REF_NOT_PERMITTED));
+    const NOT_FOUND: Option<&str> = Some(reason::BACKEND_NOT_FOUND);
     for (backend, (host, error)) in [
         (hostname("closed.other.svc.cluster.local"), REFUSED),
         (hostname("CLOSED.other.svc.cluster.local"), REFUSED),
@@ -493,7 +497,19 @@ fn services_of_other_namespaces_need_a_grant_however_they_are_named() {
         (service("to-open"), ("to-open.shop.svc.cluster.local", None)),
         (
             service("to-outside"),
-            ("to-outside.shop.svc.cluster.local", None),
+            ("to-outside.shop.svc.cluster.local", NOT_FOUND),
+        ),
+        (
+            service("to-absent"),
+            ("to-absent.shop.svc.cluster.local", NOT_FOUND),
+        ),
+        (
+            service("to-short"),
+            ("to-short.shop.svc.cluster.local", NOT_FOUND),
+        ),
+        (
+            service("to-known"),
+            ("to-known.shop.svc.cluster.local", None),
         ),
         (x_backend.to_owned(), REFUSED),
     ] {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// What is told of one aspect of an object.
+/// What is reported about one aspect of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Condition {
     /// Whether it holds.
@@ -55,6 +55,13 @@ impl Conditions {
             message,
         };
         self.0.insert(kind, condition);
+    }
+
+    /// The message of the first of these types that does not hold.
+    pub(crate) fn first_failing(&self, kinds: &[&str]) -> Option<&str> {
+        let mut stated = kinds.iter().filter_map(|kind| self.0.get(*kind));
+        let failing = stated.find(|condition| !condition.holds)?;
+        Some(&failing.message)
     }
 
     /// The list `conditions` of a status, by type; about the object as it was at that generation.

@@ -21,7 +21,7 @@ use crate::reader::{Derive, Reader};
 use crate::refer::{Author, Named, may_name};
 use crate::strata::Routes;
 
-/// Which type of addresses is told where the gateway is reached from within the cluster alone.
+/// Which type of addresses is reported where the gateway is reached from within the cluster alone.
 const ADDRESS_TYPE: &str = "networking.istio.io/address-type";
 
 /// The status of a Gateway; `None` where it is not ours.
@@ -179,7 +179,7 @@ fn client_certificate(read: &Reader<'_, '_, Routes>, gateway: &Object<Gateway>) 
     };
     let by = Author::new(Kind::KubeGateway, &gateway.meta.name);
     if may_name(read, by, Named::Object(to.clone())).is_err() {
-        // Whether it is there is told to nobody who may not refer to it.
+        // Whether it is there is reported to nobody who may not refer to it.
         let message = format!(
             "no ReferenceGrant of the namespace lets a Gateway of {} refer to {to}",
             gateway.namespace()

@@ -1,4 +1,4 @@
-//! What is told of listeners, in the statuses of Gateways and ListenerSets alike.
+//! What is reported about listeners, in the statuses of Gateways and ListenerSets alike.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

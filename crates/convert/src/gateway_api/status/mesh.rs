@@ -24,7 +24,7 @@ const FEATURES: &[&str] = &[
     "MeshHTTPRouteSchemeRedirect",
 ];
 
-/// What is told of an XMesh that names us as its controller. The specification wants it accepted or refused by each
+/// What is reported about an XMesh that names us as its controller. The specification wants it accepted or refused by each
 /// implementation that it names; Istio says nothing.
 pub(super) fn status(read: &Reader<'_, '_, Routes>, name: &ObjectName) -> Option<Value> {
     let features = &read.settings().features;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use model::kinds::gateway_api::{
     BackendTlsPolicy, LocalObjectRef, PolicyTargetRef, XBackendTrafficPolicy,
 };
-use model::{Kind, Namespace, ObjectKey, ObjectName};
+use model::{Age, Kind, Namespace, ObjectKey, ObjectName};
 use serde_json::{Value, json};
 
 use super::Conditions;
@@ -27,7 +27,7 @@ const PARENTS: usize = 32;
 const ACCEPTED: &str = "Accepted";
 const RESOLVED_REFS: &str = "ResolvedRefs";
 
-/// What is told of a BackendTLSPolicy: an entry for each target, then one for each Gateway that sends requests there.
+/// What is reported about a BackendTLSPolicy: an entry for each target, then one for each Gateway that sends requests there.
 ///
 /// The specification wants a policy with more entries than there is room for not to be applied. As in Istio, the last
 /// Gateways are left out instead: what holds for them stands in the entries of the targets.
@@ -50,7 +50,7 @@ pub(super) fn backend_tls(read: &Reader<'_, '_, Routes>, name: &ObjectName) -> O
     }
     let of_trust = conditions_of(&trust);
     let mut entries = Vec::new();
-    // What is told to a Gateway of several targets is about the first of them that has something wrong.
+    // What is reported to a Gateway of several targets is about the first of them that has something wrong.
     let mut gateways: BTreeMap<ObjectName, Conditions> = BTreeMap::new();
     for to in refs {
         let (target, conditions) = of_target(read, name, to, of_trust.clone());
@@ -77,7 +77,7 @@ pub(super) fn backend_tls(read: &Reader<'_, '_, Routes>, name: &ObjectName) -> O
     Some(ancestors(entries.into_iter().chain(of_gateways)))
 }
 
-/// What is told of an XBackendTrafficPolicy: an entry for each target.
+/// What is reported about an XBackendTrafficPolicy: an entry for each target.
 pub(super) fn backend_traffic(read: &Reader<'_, '_, Routes>, name: &ObjectName) -> Option<Value> {
     let features = &read.settings().features;
     let policy = read.get::<XBackendTrafficPolicy>(name)?;
@@ -104,7 +104,7 @@ pub(super) fn backend_traffic(read: &Reader<'_, '_, Routes>, name: &ObjectName) 
     Some(ancestors(entries))
 }
 
-/// What is told of an XBackend: an entry of its own, for the mesh, and one for each Gateway that sends requests there.
+/// What is reported about an XBackend: an entry of its own, for the mesh, and one for each Gateway that sends requests there.
 pub(super) fn xbackend(read: &Reader<'_, '_, Routes>, name: &ObjectName) -> Option<Value> {
     let (backend, host) = in_force(read, name)?;
     let mut conditions = Conditions::default();
@@ -143,7 +143,7 @@ pub(super) fn xbackend(read: &Reader<'_, '_, Routes>, name: &ObjectName) -> Opti
     Some(json!({ "parents": entries.collect::<Vec<_>>() }))
 }
 
-/// The target of a policy, if it is there, and what is told of the policy there.
+/// The target of a policy, if it is there, and what is reported about the policy there.
 fn of_target(
     read: &Reader<'_, '_, Routes>,
     policy: &ObjectName,
@@ -171,8 +171,13 @@ fn of_target(
         .get(&section.cloned())
         .filter(|winner| *winner != policy)
     {
+        let created = |name: &ObjectName| {
+            let policy = read.get::<BackendTlsPolicy>(name);
+            policy.map_or_else(Age::default, |policy| policy.meta.created)
+        };
+        let why = created(winner).why_before(created(policy));
         let message = format!(
-            "BackendTLSPolicy {} is older, or first by name, and about the same",
+            "BackendTLSPolicy {} {why} and is about the same",
             winner.name
         );
         conditions.fails(ACCEPTED, "Conflicted", message);

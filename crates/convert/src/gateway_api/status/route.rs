@@ -79,9 +79,11 @@ fn accepted(attached: &[Attachment], of_rules: Option<RouteError>, conditions: &
     let Some(reason) = refused.clone().map(|refused| refused.reason).min() else {
         return;
     };
-    // Where one listener serves other hosts and another no such routes, the hosts are what the author got wrong.
+    // Where one listener serves other hosts and another no such routes, the hosts are what the author got wrong; that a
+    // listener is not served is another's fault.
     let hosts = RefusedReason::NoMatchingListenerHostname;
-    let told = refused.filter(|refused| [reason, hosts].contains(&refused.reason));
+    let shown = [reason, hosts, RefusedReason::ListenerNotServed];
+    let told = refused.filter(|refused| shown.contains(&refused.reason));
     let mut told: Vec<&Refused> = told.collect();
     told.sort_by_key(|refused| refused.reason != hosts);
     let mut messages: Vec<&str> = Vec::new();

@@ -58,6 +58,118 @@ const CASES: &[(&str, &str, &str)] = &[
         "spec: {ingressClassName: nginx, rules: [{host: club.test, http: {paths: [{path: [/admin], pathType: Prefix, BACKEND}]}}]}",
         "/",
     ),
+    // One rule, or one path, in the place of a list; a host in a list; a path without its slash.
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: {host: club.test, http: {paths: [{path: /admin, pathType: Prefix, BACKEND}]}}}",
+        "/admin",
+    ),
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: {one: {host: [club.test], http: {paths: {path: admin, pathType: Prefix, BACKEND}}}}}",
+        "/admin",
+    ),
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: [{host: Club.Test, http: [{path: /admin, pathType: prefix, BACKEND}]}]}",
+        "/admin",
+    ),
+    // Paths of which one cannot be read may be any.
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: [{host: club.test, http: {paths: [{path: 'https://club.test/admin', pathType: Prefix, backnd: {}}]}}]}",
+        "/",
+    ),
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: [{host: club.test, http: {paths: 3}}]}",
+        "/",
+    ),
+    // A host that cannot be read may be any of the namespace's, and none of another's.
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: [{host: {club: test}, http: {paths: [{path: /admin, pathType: Prefix, BACKEND}]}}]}",
+        "/",
+    ),
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: 3}",
+        "/",
+    ),
+    (
+        "metadata: {name: guard, namespace: other, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: 3}",
+        "",
+    ),
+    // No YAML.
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: [{host: club.test, http: {paths: [}}]}",
+        "/",
+    ),
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: [",
+        "/",
+    ),
+    (
+        "metadata: {name: guard, namespace: shop}",
+        "spec: {ingressClassName: nginx, rules: [{host: club.test, http: {paths: [}}]}",
+        "",
+    ),
+    (
+        "metadata: {name: guard, namespace: other, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: [{host: club.test, http: {paths: [}}]}",
+        "",
+    ),
+    // A misspelt name of an annotation, in an Ingress that is valid.
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {nginx.ingress.kubernetes.io/whitelist-source-ranges: 10.0.0.0/8}}",
+        "spec: {ingressClassName: nginx, rules: [{host: club.test, http: {paths: [{path: /admin, pathType: Prefix, BACKEND}]}}]}",
+        "/admin",
+    ),
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {nginx.ingress.kubernetes.io/auht-url: 'http://auth.shop'}}",
+        "spec: {ingressClassName: nginx, more: 1, rules: [{host: club.test, http: {paths: [{path: /admin, pathType: Prefix, BACKEND}]}}]}",
+        "/admin",
+    ),
+    // Unknown fields, of which each may have said what is protected.
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: [{hosst: club.test, http: {paths: [{path: /admin, pathType: Prefix, BACKEND}]}}]}",
+        "/admin",
+    ),
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: [{host: club.test, htpp: {paths: [{path: /admin, pathType: Prefix, BACKEND}]}}]}",
+        "/admin",
+    ),
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: [{hostname: club.test, http: {paths: [{path: /admin, pathType: Prefix, BACKEND}]}}]}",
+        "/",
+    ),
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {AUTH}}",
+        "spec: {ingressClassName: nginx, rules: [], rulez: [{host: club.test, http: {paths: [{path: /admin, pathType: Prefix, BACKEND}]}}]}",
+        "/admin",
+    ),
+    (
+        "metadata: {name: guard, namespace: shop}",
+        "spec: {ingressClassName: nginx, annotations: {AUTH}, rules: [{host: club.test, http: {paths: [{path: /admin, pathType: Prefix, BACKEND}]}}]}",
+        "/admin",
+    ),
+    (
+        "metadata: {name: guard, namespace: shop}\nannotations: {AUTH}",
+        "spec: {ingressClassName: nginx, rules: [{host: club.test, http: {paths: [{path: /admin, pathType: Prefix, BACKEND}]}}]}",
+        "/admin",
+    ),
+    // A value of another annotation that looks like a canary.
+    (
+        "metadata: {name: guard, namespace: shop, annotations: {AUTH, app.kubernetes.io/canary: 'true'}}",
+        "spec: {ingressClassName: nginx, rules: [{host: club.test, http: {paths: [{path: /canary, pathType: Prefix, BACKEND}}]}",
+        "/",
+    ),
     // Nothing protects.
     (
         "metadata: {name: guard, namespace: shop}",

@@ -37,7 +37,7 @@ const PATHS: [(&str, &str); 8] = [
     ("x?y#z", "Exact"),
 ];
 /// Annotations without their prefix, and values that make sense of them.
-const SENSE: [(&str, &str); 74] = [
+const SENSE: [(&str, &str); 77] = [
     ("canary", "true"),
     ("canary-weight", "30"),
     ("canary-by-header", "x-next"),
@@ -112,6 +112,10 @@ const SENSE: [(&str, &str); 74] = [
     ("mirror-target-fqdn", "s1.two.svc.cluster.local"),
     ("default-backend", "two/s1"),
     ("auth-url", "http://s2.one.svc.cluster.local/check"),
+    // By the rules of a host, its own or another one.
+    ("auth-url", "https://$host/a/check"),
+    ("auth-url", "http://a.test/a/check"),
+    ("auth-url", "https://b.test/a/check"),
     ("backend-protocol", "GRPC"),
 ];
 const NONSENSE: [&str; 24] = [

@@ -55,7 +55,12 @@ impl Edge {
     /// The derived objects and the findings of a world.
     pub(crate) fn of(loaded: &Loaded) -> Self {
         let snapshot = loaded.store.snapshot();
-        let kinds = [Kind::Gateway, Kind::VirtualService, Kind::DestinationRule];
+        let kinds = [
+            Kind::Gateway,
+            Kind::VirtualService,
+            Kind::DestinationRule,
+            Kind::ServiceEntry,
+        ];
         let objects = kinds
             .iter()
             .flat_map(|kind| snapshot.tables.iter_any(*kind))
@@ -87,6 +92,7 @@ fn shown(object: &AnyObject) -> Value {
         AnyObject::Gateway(object) => serde_json::to_value(&object.spec),
         AnyObject::VirtualService(object) => serde_json::to_value(&object.spec),
         AnyObject::DestinationRule(object) => serde_json::to_value(&object.spec),
+        AnyObject::ServiceEntry(object) => serde_json::to_value(&object.spec),
         _ => unreachable!("no other kind is derived"),
     };
     let derived = object.meta().derived.as_ref().unwrap();

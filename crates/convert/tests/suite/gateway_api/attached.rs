@@ -124,6 +124,24 @@ fn references_are_told_apart_and_what_is_missing_is_named() {
 }
 
 #[test]
+fn a_route_names_a_listener_that_conflicts() {
+    let mut world = World::new(settings(""));
+    world.put(&format!(
+        "{GATEWAY}  - {{name: one, port: 80, protocol: HTTP}}\n  - {{name: two, port: 80, protocol: HTTP}}\n{}",
+        route(
+            "HTTPRoute",
+            "{name: g, sectionName: two}, {name: g}",
+            "",
+            "{}"
+        )
+    ));
+    let told = told(&world, Kind::HttpRoute, "Accepted");
+    let told: Vec<_> = told.iter().map(|(s, _, m)| (&**s, &**m)).collect();
+    let why = "listener two is not served: another listener of the Gateway has this port and host";
+    assert_eq!(told, [("False", why), ("True", "attached")]);
+}
+
+#[test]
 fn waypoints_are_told_in_the_ambient_mode_alone() {
     let objects = |label: &str| {
         format!(
@@ -213,4 +231,52 @@ fn selectors_of_namespaces_that_ask_for_nothing_take_one_without_an_object() {
             assert!(!accepted(&world));
         }
     }
+}
+
+#[test]
+fn a_route_of_a_listener_set_that_is_not_served_says_why() {
+    let set = |name: &str, namespace: &str, created: &str| {
+        format!(
+            "---\napiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\n\
+             metadata: {{name: {name}, namespace: {namespace}, creationTimestamp: '{created}'}}\nspec:\n  \
+             parentRef: {{name: g, namespace: one}}\n  \
+             listeners: [{{name: site, port: 81, protocol: HTTP, hostname: a.test}}]\n"
+        )
+    };
+    let mut world = World::new(settings(""));
+    world.put(&format!(
+        "{GATEWAY}  - {{name: any, port: 80, protocol: HTTP}}\n  allowedListeners: {{namespaces: {{from: Same}}}}\n{}{}{}{}",
+        set("older", "one", "2026-01-01T00:00:00Z"),
+        set("younger", "one", "2026-02-01T00:00:00Z"),
+        set("foreign", "two", "2026-01-01T00:00:00Z"),
+        route(
+            "HTTPRoute",
+            "{kind: ListenerSet, name: older}, {kind: ListenerSet, name: younger}, {kind: ListenerSet, name: foreign, namespace: two}",
+            "hostnames: [a.test]",
+            "{}"
+        )
+    ));
+    let told = told(&world, Kind::HttpRoute, "Accepted");
+    let told: Vec<_> = told.iter().map(|(s, r, m)| (&**s, &**r, &**m)).collect();
+    assert_eq!(
+        told,
+        [
+            (
+                "False",
+                "NoMatchingParent",
+                "listener site is not served: another listener of the Gateway has this port and host"
+            ),
+            ("True", "Accepted", "attached"),
+            (
+                "False",
+                "NoMatchingParent",
+                "the ListenerSet is not accepted: `allowedListeners` of Gateway one/g does not let in ListenerSets of the \
+                 namespace two"
+            ),
+        ]
+    );
+    let snapshot = world.store.snapshot();
+    // The Gateway's own listener and that of the older set.
+    assert_eq!(snapshot.tables.count(Kind::Gateway), 2);
+    assert_eq!(snapshot.tables.count(Kind::VirtualService), 1);
 }

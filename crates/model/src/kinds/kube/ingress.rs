@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::object::Object;
+use crate::parse::distance;
 
 /// Where requests from outside go, by host and path: served as Istio does, see docs/ingress.md.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Deserialize, Serialize)]
@@ -27,8 +28,8 @@ pub struct Ingress {
 pub struct IngressBackend {
     /// A Service of the Ingress's namespace.
     pub service: Option<IngressServiceBackend>,
-    /// Another object. Not served.
-    pub resource: Option<ResourceRef>,
+    /// Another object. Not served. Hardly any path has it, and there may be very many paths.
+    pub resource: Option<Box<ResourceRef>>,
 }
 
 /// A Service and one of its ports.
@@ -131,8 +132,24 @@ pub struct IngressClass {
 /// The host of rules that name none.
 pub const ANY_HOST: &str = "*";
 
+/// Whether a host may stand in an Ingress: a DNS name in lower case, or one below which all are meant.
+///
+/// Kubernetes: pkg/apis/networking/validation/validation.go.
+pub fn is_host(host: &str) -> bool {
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    let label = |label: &str| {
+        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        !label.is_empty()
+            && label.len() <= 63
+            && label.bytes().all(inner)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    host == ANY_HOST || (name.len() <= 253 && name.split('.').all(label))
+}
+
 /// The prefixes of annotations that are read of Ingresses.
-const PREFIXES: [&str; 2] = ["nginx.ingress.kubernetes.io/", "higress.io/"];
+pub(crate) const PREFIXES: [&str; 2] = ["nginx.ingress.kubernetes.io/", "higress.io/"];
 
 /// What the names of annotations have in them that say who may send requests.
 const PROTECTING: [&str; 6] = [
@@ -144,10 +161,75 @@ const PROTECTING: [&str; 6] = [
     "snippet",
 ];
 
-/// Whether an annotation says who may send requests to the paths of an Ingress.
+/// The most letters that are wrong in what counts as a misspelt prefix.
+const MOST_WRONG: usize = 2;
+
+/// What the prefix of ingress-nginx begins with, and no other.
+const OF_NGINX: &str = "nginx.ingress.";
+
+/// Whether an annotation says who may send requests to the paths of an Ingress, or is by all appearances one that is misspelt.
 pub fn is_protecting_annotation(key: &str) -> bool {
-    let name = PREFIXES.iter().find_map(|prefix| key.strip_prefix(prefix));
-    name.is_some_and(|name| PROTECTING.iter().any(|part| name.contains(part)))
+    let known = || PREFIXES.iter().find_map(|prefix| key.strip_prefix(prefix));
+    let misspelt = || misspelt_prefix(key).map(|(_, name)| name);
+    known().or_else(misspelt).is_some_and(|name| {
+        PROTECTING.iter().any(|part| name.contains(part)) || is_nearly_protecting(name)
+    })
+}
+
+/// The prefix that somebody most likely meant who wrote an annotation with one that is not read but looks like it, and the
+/// annotation's name.
+pub fn misspelt_prefix(key: &str) -> Option<(&'static str, &str)> {
+    if PREFIXES.iter().any(|known| key.starts_with(known)) {
+        return None;
+    }
+    let found = PREFIXES
+        .into_iter()
+        .find_map(|known| Some((known, after_nearly(key, known)?)));
+    found.filter(|(_, name)| !name.is_empty())
+}
+
+/// What follows in a key that begins nearly with a prefix.
+fn after_nearly<'k>(key: &'k str, known: &str) -> Option<&'k str> {
+    let is_end = |c: char| !c.is_ascii_alphanumeric();
+    if let Some((prefix, name)) = key.split_once('/') {
+        let known = known.trim_end_matches('/');
+        let is_near = prefix.len().abs_diff(known.len()) <= MOST_WRONG
+            && distance(prefix, known) <= MOST_WRONG;
+        let is_nginx = known.starts_with(OF_NGINX) && prefix.starts_with(OF_NGINX);
+        return (is_near || is_nginx).then(|| name.trim_start_matches(is_end));
+    }
+    // Another character may stand in place of the slash, or none.
+    let cuts = known.len() - MOST_WRONG..=known.len() + MOST_WRONG;
+    let cuts = cuts.filter_map(|at| key.split_at_checked(at));
+    let wrong = cuts.map(|(prefix, name)| (distance(prefix, known), name));
+    let (wrong, name) = wrong.min_by_key(|(wrong, _)| *wrong)?;
+    (wrong <= MOST_WRONG).then(|| name.trim_start_matches(is_end))
+}
+
+/// Whether an annotation says whether an Ingress is a canary.
+pub(crate) fn is_canary_annotation(key: &str) -> bool {
+    let mut names = PREFIXES
+        .iter()
+        .filter_map(|prefix| key.strip_prefix(prefix));
+    names.any(|name| name == "canary")
+}
+
+/// Whether the value of an annotation is one of those that Go takes for true.
+pub(crate) fn is_true(text: &str) -> bool {
+    matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
+}
+
+/// Whether a name begins or ends nearly as those of most annotations that say who may send requests.
+fn is_nearly_protecting(name: &str) -> bool {
+    const START: &str = "auth-";
+    const END: &str = "-source-range";
+    let starts = name.get(..START.len());
+    let ends = name
+        .len()
+        .checked_sub(END.len())
+        .and_then(|at| name.get(at..));
+    starts.is_some_and(|starts| distance(starts, START) <= 1)
+        || ends.is_some_and(|ends| distance(ends, END) <= 2)
 }
 
 /// How many further hosts of an Ingress count.
@@ -157,7 +239,10 @@ impl Object<Ingress> {
     /// Every host that the Ingress may be about, as it or its annotations name them: those of its rules, aliases, the
     /// same with or without `www.` where they redirect to one another, and `*` where it has a default backend.
     pub fn hosts(&self) -> BTreeSet<Arc<str>> {
-        let stated = self.spec.rules.iter().map(|rule| match &*rule.host {
+        let is_closed = self.meta.closed.is_some();
+        let rules = self.spec.rules.iter();
+        let rules = rules.filter(|rule| !is_closed || !rule.is_unread());
+        let stated = rules.map(|rule| match &*rule.host {
             "" => ANY_HOST.into(),
             _ => rule.host.clone(),
         });
@@ -181,13 +266,26 @@ impl Object<Ingress> {
     }
 }
 
+impl IngressRule {
+    /// Whether, in what takes the place of an Ingress ([`crate::closed`]), it stands for a rule whose host cannot be read.
+    pub fn is_unread(&self) -> bool {
+        self.host.is_empty() && self.http.is_none()
+    }
+}
+
 impl Ingress {
-    /// The Services that its rules and its default backend name.
-    pub fn services(&self) -> BTreeSet<&Arc<str>> {
+    /// The backends of its rules, and its default backend.
+    pub fn backends(&self) -> impl Iterator<Item = &IngressBackend> {
         let paths = self.rules.iter().filter_map(|rule| rule.http.as_ref());
         let backends = paths.flat_map(|http| http.paths.iter().map(|path| &path.backend));
-        let backends = backends.chain(&self.default_backend);
-        let named = backends.filter_map(|backend| Some(&backend.service.as_ref()?.name));
+        backends.chain(&self.default_backend)
+    }
+
+    /// The Services that its rules and its default backend name.
+    pub fn services(&self) -> BTreeSet<&Arc<str>> {
+        let named = self
+            .backends()
+            .filter_map(|backend| Some(&backend.service.as_ref()?.name));
         named.filter(|name| !name.is_empty()).collect()
     }
 }
@@ -198,5 +296,49 @@ pub fn www(host: &str) -> Option<Arc<str>> {
         Some(bare) => Some(bare.into()),
         None if host.starts_with('*') => None,
         None => Some(format!("www.{host}").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_prefix_protects_as_the_one_that_was_meant() {
+        for key in [
+            "nginx.ingress.kubernetes.io/auth-url",
+            "ngnix.ingress.kubernetes.io/auth-url",
+            "nginx.ingres.kubernetes.io/auth-url",
+            "nginx.ingress.kubernetes.io.auth-url",
+            "nginx.ingress.kubernetes.io-auth-url",
+            "nginx.ingress.kubernetes.ioauth-url",
+            "nginx.ingress.kubernetes.io//auth-url",
+            "nginx.ingress.k8s.io/whitelist-source-range",
+            "nginx.ingress.kubernetes/auth-url",
+            "Nginx.Ingress.Kubernetes.io/auth-url",
+            "higres.io/auth-secret",
+            "higress.io.auth-secret",
+        ] {
+            assert!(is_protecting_annotation(key), "{key}");
+        }
+        for key in [
+            "ngnix.ingress.kubernetes.io/rewrite-target",
+            "ingress.kubernetes.io/auth-type",
+            "alb.ingress.kubernetes.io/auth-type",
+            "nginx.org/auth-url",
+            "kubernetes.io/ingress.class",
+            "auth-url",
+            "nginx.ingress.kubernetes.io",
+        ] {
+            assert!(!is_protecting_annotation(key), "{key}");
+        }
+        let meant = ("nginx.ingress.kubernetes.io/", "auth-url");
+        for key in [
+            "ngnix.ingress.kubernetes.io/auth-url",
+            "nginx.ingress.kubernetes.io.auth-url",
+        ] {
+            assert_eq!(misspelt_prefix(key), Some(meant), "{key}");
+        }
+        assert_eq!(misspelt_prefix("nginx.ingress.kubernetes.io/a"), None);
     }
 }

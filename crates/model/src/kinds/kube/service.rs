@@ -19,10 +19,10 @@ pub struct Service {
     pub cluster_ip: Arc<str>,
     /// Virtual IPs of both families; the first equals `clusterIP`.
     #[serde(rename = "clusterIPs")]
-    pub cluster_ips: Vec<Arc<str>>,
+    pub cluster_ips: Box<[Arc<str>]>,
     /// Further addresses that route to the service.
     #[serde(rename = "externalIPs")]
-    pub external_ips: Vec<Arc<str>>,
+    pub external_ips: Box<[Arc<str>]>,
     /// The target of an `ExternalName` service.
     pub external_name: Arc<str>,
     /// Labels of the pods behind it.
@@ -40,7 +40,7 @@ pub struct Service {
     /// `SingleStack`, `PreferDualStack`, `RequireDualStack`.
     pub ip_family_policy: Arc<str>,
     /// `IPv4`, `IPv6`, in order of preference.
-    pub ip_families: Vec<Arc<str>>,
+    pub ip_families: Box<[Arc<str>]>,
     /// `ClientIP` or `None`.
     pub session_affinity: Arc<str>,
     /// The address asked of the load balancer.

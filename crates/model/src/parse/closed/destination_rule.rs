@@ -1,12 +1,15 @@
 //! DestinationRules: what they say of TLS, also where that is misspelt.
 
+use std::collections::BTreeSet;
+
 use prost::Name;
 use prost_reflect::{Kind, MessageDescriptor};
 use proto_istio::descriptors;
 use proto_istio::networking::DestinationRule;
 
+use super::super::head::near;
 use super::super::nearest::{distance, nearest};
-use super::super::node::{Node, Path, Step, Value};
+use super::super::node::{Entry, Node, Path, Step, Value};
 use super::{map, text};
 use crate::closed::NO_CREDENTIAL;
 
@@ -19,40 +22,92 @@ const PROTECTING: [&str; 5] = [
     "trafficPolicy",
 ];
 
-/// A rule for the same host whose TLS settings are those that are written, and one that trusts nobody.
-pub(super) fn specs<'a>(document: &Node<'a>) -> Vec<Node<'a>> {
-    let near = |field: &str, entries: &Node<'a>| {
-        let mut entries = entries.entries().unwrap_or_default().iter();
-        let found = entries.find(|entry| distance(&entry.key, field) <= 1);
-        found.map(|entry| entry.value.clone())
-    };
-    let spec = document.get("spec").or_else(|| {
+/// So many hosts of one rule are closed.
+const MOST_HOSTS: usize = 1000;
+
+/// The spec of a rule, misspelt or not.
+fn spec_of<'n, 'a>(document: &'n Node<'a>) -> Option<&'n Node<'a>> {
+    document.get("spec").or_else(|| {
         let mut entries = document.entries()?.iter();
         let other = entries.find(|entry| distance(&entry.key, "spec") <= 2);
-        other.map(|entry| &entry.value)
-    });
-    let Some(spec) = spec else {
-        return Vec::new();
-    };
-    let host = spec.get("host").cloned().or_else(|| near("host", spec));
-    let host = match host.map(|host| host.value) {
-        Some(Value::Seq(mut hosts)) if !hosts.is_empty() => hosts.swap_remove(0),
-        Some(value) => super::node(value),
-        None => return Vec::new(),
-    };
-    if host.as_str().is_none() {
-        return Vec::new();
+        let other = other.map(|entry| &entry.value);
+        other.or_else(|| near(document, "metadata")?.get("spec"))
+    })
+}
+
+/// Whether what should stand in the spec and says something of TLS stands beside it.
+fn is_beside(document: &Node<'_>) -> bool {
+    const OF_OBJECT: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
+    let entries = document.entries().unwrap_or_default().iter();
+    let mut others = entries
+        .filter(|entry| !OF_OBJECT.contains(&&*entry.key))
+        .peekable();
+    if others.peek().is_none() {
+        return false;
     }
+    let names = names();
+    others.any(|entry| is_like_tls(&entry.key, &names) || mentions_tls(&entry.value))
+}
+
+/// The specs for each host that a rule names, in any reading of its document: also where the field is misspelt or a list, or stands
+/// twice. Without a host it is for none.
+pub(super) fn by_host<'d, 'a: 'd>(
+    specs: &[Node<'a>],
+    documents: impl Iterator<Item = &'d Node<'a>>,
+) -> Vec<Vec<Node<'a>>> {
+    let mut seen = BTreeSet::new();
+    let mut all = Vec::new();
+    for document in documents {
+        let entries = spec_of(document).and_then(Node::entries);
+        let entries = entries.unwrap_or_default().iter();
+        let mut fields: Vec<_> = entries
+            .filter(|entry| distance(&entry.key, "host") <= 1)
+            .collect();
+        fields.sort_by_key(|entry| entry.key != "host");
+        for field in fields {
+            let hosts = match &field.value.value {
+                Value::Seq(hosts) => hosts.as_slice(),
+                _ => std::slice::from_ref(&field.value),
+            };
+            for host in hosts {
+                let is_new = host.as_str().is_some_and(|text| seen.insert(text));
+                if is_new && all.len() < MOST_HOSTS {
+                    all.push(specs.iter().map(|spec| with_host(spec, host)).collect());
+                }
+            }
+        }
+    }
+    all
+}
+
+fn with_host<'a>(spec: &Node<'a>, host: &Node<'a>) -> Node<'a> {
+    let mut spec = spec.clone();
+    if let Value::Map(entries) = &mut spec.value {
+        entries.push(Entry {
+            key: "host".into(),
+            at: host.span,
+            value: host.clone(),
+        });
+    }
+    spec
+}
+
+/// A rule without its host whose TLS settings are those that are written, and one that trusts nobody.
+pub(super) fn specs<'a>(document: &Node<'a>) -> Vec<Node<'a>> {
+    let Some(spec) = spec_of(document) else {
+        return Vec::new();
+    };
     let mut settings = Vec::new();
     tls_settings(spec, &mut settings);
     let is_unread = descriptors()
         .get_message_by_name(&DestinationRule::full_name())
-        .is_some_and(|message| may_be_tls(spec, &message));
+        .is_some_and(|message| may_be_tls(spec, &message))
+        || is_beside(document);
     let own = spec
         .get("trafficPolicy")
         .and_then(|policy| policy.get("tls"));
     let rule = |tls: Node<'a>, exports: bool| {
-        let mut fields = vec![("host", host.clone())];
+        let mut fields = Vec::new();
         for field in ["exportTo", "workloadSelector"] {
             let value = spec.get(field).filter(|value| exports && !value.is_null());
             fields.extend(value.map(|value| (field, value.clone())));

@@ -4,21 +4,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use analysis::code::POD_MISSING_PROXY;
 use analysis::suppress::Wanted;
 use analysis::{Analysis, Finding, clusters, implied};
 use anyhow::bail;
 use convert::Stage;
 use incr::Engine;
 use mesh::closed::ClosedObjects;
+use mesh::finding::code;
 use model::parse::Validation;
 use model::settings::{AccessReviews, Features, Settings};
 use model::{Change, ClusterId, Diagnostic, Owner, Severity, Timestamp};
 use policy::edge::options::EdgeOptions;
 use sources::folder;
 use store::{Snapshot, Store};
+use xlate::findings::FindingsOfMesh;
 
-use super::{AnalyzeOptions, Outcome, text};
+use super::{AnalyzeOptions, Outcome, contested, once, text};
 use crate::commands::input::standard_input;
+use crate::commands::judged::{judge, kinds, of_expressions};
 use crate::commands::text::counted;
 
 /// The cluster that the files without a name of their own belong to.
@@ -30,6 +34,11 @@ const TRANSLATION: &str = "convert.Translation";
 
 /// Under which analyzer findings go about options of gateways that serve Ingresses with annotations.
 const OPTIONS: &str = "policy.EdgeOptions";
+
+/// Under which analyzer findings go about hosts, addresses and ports that another object has.
+const CONTESTED: &str = "xlate.Contested";
+/// Under which analyzer findings go of budgets and limits.
+const SIZE: &str = "mesh.Size";
 
 pub(super) fn analyze(options: &AnalyzeOptions, wanted: &Wanted) -> anyhow::Result<Outcome> {
     let paths: Vec<_> = options.paths.iter().chain(&options.filename).collect();
@@ -52,59 +61,89 @@ pub(super) fn analyze(options: &AnalyzeOptions, wanted: &Wanted) -> anyhow::Resu
         let changes = load(rank, path, &mut read)?;
         engine.commit(stage.apply(&mut store, changes).keys);
     }
+    let of_others = implied::of_registries(&store.snapshot()).into_iter();
+    let of_others = of_others.chain(implied::of_control_plane(&store.snapshot()));
+    let of_others = of_others.map(|o| Change::Put(implied_source.clone(), o));
+    engine.commit(stage.apply(&mut store, of_others).keys);
     let snapshot = store.snapshot();
     let mut found: Vec<Finding> = (*engine.get(&snapshot, &Analysis)).clone();
     found.extend(between_clusters(options, &settings, &snapshot, &mut read)?);
-    found.retain(|f| !implied::is_about(f));
+    found.retain(|f| !implied::is_about(f) && !is_before_injection(&snapshot, f));
     let mut found: Vec<Finding> = found.iter().map(|f| f.placed(&snapshot)).collect();
     found.extend(of_derivation(&stage, &snapshot));
+    let placed = |analyzer, f: &Diagnostic| by(analyzer, snapshot.placed(f.clone()));
     let of_options = engine.get(&snapshot, &EdgeOptions);
-    found.extend(of_options.found.iter().map(|f| Finding {
-        diagnostic: snapshot.placed(f.clone()),
-        analyzer: OPTIONS,
-        since: None,
-        until: None,
-    }));
+    found.extend(of_options.found.iter().map(|f| placed(OPTIONS, f)));
+    found.extend(of_size(&engine, &snapshot));
     let closed = engine.get(&snapshot, &ClosedObjects);
-    found.extend(closed.iter().map(|f| Finding {
-        diagnostic: snapshot.placed(f.clone()),
-        analyzer: VALIDATION,
-        since: None,
-        until: None,
-    }));
+    found.extend(closed.iter().map(|f| placed(VALIDATION, f)));
+    found.extend(judged(&snapshot).into_iter().map(|f| by(VALIDATION, f)));
+    // Where proxies run, and behind which Services, only files say.
+    engine.commit(stage.apply(&mut store, [Change::Gone(implied_source)]).keys);
+    let contested = contested::find(&engine, &store.snapshot());
+    found.extend(contested.iter().map(|f| placed(CONTESTED, f)));
     // Kinds of others are nobody's fault.
     read.retain(|d| d.severity > Severity::Info);
-    found.extend(read.into_iter().map(|diagnostic| Finding {
-        diagnostic,
-        analyzer: VALIDATION,
-        since: None,
-        until: None,
-    }));
+    found.extend(
+        read.into_iter()
+            .map(|diagnostic| by(VALIDATION, diagnostic)),
+    );
     let now = now();
-    let objects = snapshot_size(&snapshot) - implied::objects(&settings).len();
+    let found = found.into_iter().filter(|f| f.holds_at(now)).filter(|f| {
+        let key = f.diagnostic.object.as_ref();
+        let object = key.and_then(|k| snapshot.tables.get_any(k.kind, &k.name));
+        wanted.wants(f, object.as_ref())
+    });
     Ok(Outcome {
-        findings: found
-            .into_iter()
-            .filter(|f| f.holds_at(now))
-            .filter(|f| {
-                let key = f.diagnostic.object.as_ref();
-                let object = key.and_then(|k| snapshot.tables.get_any(k.kind, &k.name));
-                wanted.wants(f, object.as_ref())
-            })
-            .map(|f| f.diagnostic)
-            .collect(),
-        checked: counted(objects, "object"),
+        findings: once(found.map(|f| f.diagnostic)),
+        checked: counted(snapshot_size(&snapshot), "object"),
     })
+}
+
+/// Whether a finding is about a Pod without a sidecar that no API server has made yet: it is injected then.
+fn is_before_injection(snapshot: &Snapshot, finding: &Finding) -> bool {
+    let found = &finding.diagnostic;
+    let object = found
+        .object
+        .as_ref()
+        .filter(|_| found.code == POD_MISSING_PROXY.id);
+    let pod = object.and_then(|key| snapshot.tables.get_any(key.kind, &key.name));
+    pod.is_some_and(|pod| pod.meta().uid.is_empty())
+}
+
+/// What a server closes of routes and, where no class is named, of the Ingresses that `--ingress-class nginx` would serve.
+fn judged(snapshot: &Snapshot) -> Vec<Diagnostic> {
+    let objects = kinds().flat_map(|kind| snapshot.tables.iter_any(kind));
+    match snapshot.settings.features.edge_classes.is_empty() {
+        true => judge(objects.collect()),
+        false => objects.flat_map(|object| of_expressions(&object)).collect(),
+    }
+}
+
+/// What is over the budget of its namespace, or makes too much by itself.
+fn of_size(engine: &Engine<Snapshot>, snapshot: &Snapshot) -> Vec<Finding> {
+    let of_mesh = engine.get(snapshot, &FindingsOfMesh);
+    let of_size = of_mesh
+        .iter()
+        .filter(|f| matches!(f.code, code::OVER_BUDGET | code::OVER_LIMIT));
+    let found = of_size.map(|f| by(SIZE, snapshot.placed(f.clone())));
+    found.collect()
 }
 
 /// What is wrong with the objects that others are derived from.
 fn of_derivation(stage: &Stage, snapshot: &Snapshot) -> impl Iterator<Item = Finding> {
-    stage.current_findings().into_iter().map(|f| Finding {
-        diagnostic: snapshot.placed(f),
-        analyzer: TRANSLATION,
+    let found = stage.current_findings().into_iter();
+    found.map(|f| by(TRANSLATION, snapshot.placed(f)))
+}
+
+/// What goes under the name of an analyzer, at any time.
+fn by(analyzer: &'static str, diagnostic: Diagnostic) -> Finding {
+    Finding {
+        diagnostic,
+        analyzer,
         since: None,
         until: None,
-    })
+    }
 }
 
 fn now() -> Timestamp {
@@ -112,9 +151,11 @@ fn now() -> Timestamp {
     Timestamp(since.map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX)))
 }
 
+/// How many objects there are, without those that are implied.
 fn snapshot_size(snapshot: &Snapshot) -> usize {
     let kinds = model::Kind::ALL.iter();
-    kinds.map(|kind| snapshot.tables.count(*kind)).sum()
+    let objects = kinds.flat_map(|kind| snapshot.tables.iter_any(*kind));
+    objects.filter(|object| !implied::is(object)).count()
 }
 
 fn source(rank: u8, name: &str) -> Owner {
@@ -135,11 +176,15 @@ fn settings(options: &AnalyzeOptions, found: &mut Vec<Diagnostic>) -> anyhow::Re
         networks = read.value.unwrap_or(networks);
         found.extend(read.diagnostics);
     }
-    // What an operator allows `serve` is allowed here.
+    // What an operator allows `serve`, or has it refuse, is so here.
     let allows = |name: &str| {
         matches!(
             name,
-            "PILOTHOUSE_LOCAL_ENDPOINTS" | "PILOTHOUSE_GATEWAY_BINDS" | "PILOTHOUSE_PROXY_FILES"
+            "PILOTHOUSE_LOCAL_ENDPOINTS"
+                | "PILOTHOUSE_GATEWAY_BINDS"
+                | "PILOTHOUSE_PROXY_FILES"
+                | "PILOTHOUSE_OWNED_HOSTS"
+                | "PILOTHOUSE_NAMESPACE_BUDGET"
         )
     };
     let mut features = Features::from_env(std::env::vars().filter(|(name, _)| allows(name)));
@@ -148,7 +193,7 @@ fn settings(options: &AnalyzeOptions, found: &mut Vec<Diagnostic>) -> anyhow::Re
         mesh: Arc::new(mesh),
         networks: Arc::new(networks),
         features: Arc::new(features),
-        domain: "cluster.local".into(),
+        domain: options.domain.domain.as_str().into(),
         cluster: HOME.into(),
         system_namespace: "istio-system".into(),
         access_reviews: AccessReviews::default(),

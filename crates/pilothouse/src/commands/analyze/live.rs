@@ -10,7 +10,7 @@ use anyhow::bail;
 use model::{Diagnostic, Kind, ObjectKey, ObjectName, Origin, Severity, SourceId};
 use serde_json::Value;
 
-use super::Outcome;
+use super::{Outcome, once};
 use crate::commands::proxy_config::debug_page;
 
 /// How often a server is asked that is still analysing, and how long it is given in between.
@@ -30,20 +30,9 @@ pub(super) async fn analyze(address: &str, wanted: &Wanted) -> anyhow::Result<Ou
         .flatten()
         .map(finding)
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let mut told = BTreeSet::new();
-    let is_new = |found: &Diagnostic| {
-        let Diagnostic {
-            code,
-            object,
-            path,
-            message,
-            ..
-        } = found;
-        told.insert((*code, object.clone(), path.clone(), message.clone()))
-    };
     let findings = findings.into_iter().filter(|f| wanted.wants(f, None));
     Ok(Outcome {
-        findings: findings.map(|f| f.diagnostic).filter(is_new).collect(),
+        findings: once(findings.map(|f| f.diagnostic)),
         checked: format!("revision {revision} of {address}"),
     })
 }

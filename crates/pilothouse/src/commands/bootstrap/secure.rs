@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -68,6 +68,38 @@ impl SecureOptions {
     /// Whether the proxy proves who it is.
     pub(crate) fn proves_identity(&self) -> bool {
         self.token_file.is_some() || self.client_cert.is_some()
+    }
+
+    /// How a gRPC library connects: the credentials of its channel, and those of its calls if there are any. It verifies that
+    /// the certificate is for the host that it connects to, and reads all files again when they are replaced.
+    ///
+    /// # Errors
+    ///
+    /// When it is asked for what such a library cannot do.
+    pub(super) fn credentials(&self) -> anyhow::Result<(Value, Option<Value>)> {
+        if self.inline_root {
+            bail!("gRPC reads roots from a file: --inline-root is for Envoys");
+        }
+        if self.sds_dir.is_some() {
+            bail!("gRPC reads files again by itself: --sds-dir is for Envoys");
+        }
+        let Some(root) = &self.root_cert else {
+            return Ok((json!({ "type": "insecure" }), None));
+        };
+        let mut config = json!({ "ca_certificate_file": text(&absolute(root)?)? });
+        if let (Some(chain), Some(key)) = (&self.client_cert, &self.client_key) {
+            config["certificate_file"] = text(&absolute(chain)?)?.into();
+            config["private_key_file"] = text(&absolute(key)?)?.into();
+        }
+        let token = self.token_file.as_deref().map(|file| {
+            let file = text(&absolute(file)?)?;
+            let config = json!({ "jwt_token_file": file });
+            anyhow::Ok(json!({ "type": "jwt_token_file", "config": config }))
+        });
+        Ok((
+            json!({ "type": "tls", "config": config }),
+            token.transpose()?,
+        ))
     }
 
     /// The filters that requests to the server pass, if there are any.
@@ -213,7 +245,7 @@ fn folder(path: &Path) -> anyhow::Result<Value> {
     Ok(json!({ "path": text(folder)? }))
 }
 
-fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("{} is no path", path.display()))
 }
 
@@ -221,7 +253,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-fn text(path: &Path) -> anyhow::Result<String> {
+pub(super) fn text(path: &Path) -> anyhow::Result<String> {
     let text = path.to_str();
     let text = text.with_context(|| format!("{} is not in UTF-8", path.display()))?;
     Ok(text.to_owned())

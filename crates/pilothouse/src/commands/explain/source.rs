@@ -113,17 +113,16 @@ impl ProxyOptions {
         time: Duration,
     ) -> anyhow::Result<Explanations> {
         let described = |snapshot: &Snapshot| {
-            let options = match node {
-                Some(file) => client::NodeOptions {
-                    node: Some(file.to_owned()),
-                    ..client::NodeOptions::default()
-                },
-                None => self.described(proxy, Some(snapshot))?,
+            let Some(file) = node else {
+                return self.introduced(proxy, Some(snapshot));
+            };
+            let options = client::NodeOptions {
+                node: Some(file.to_owned()),
+                ..client::NodeOptions::default()
             };
             Ok(options.envoy()?)
         };
-        let mesh = self.mesh_config.as_deref();
-        let (snapshot, mut node) = gather::read(&self.config_dir, mesh, &self.ingress, described)?;
+        let (snapshot, mut node) = gather::read(&self.config_dir, self.setting(), described)?;
         // It is taken to be who it says: who has the folder may see what such a proxy gets.
         let account = node.metadata.get("SERVICE_ACCOUNT");
         node.identity = Some(Identity {

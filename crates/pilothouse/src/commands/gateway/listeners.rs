@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::super::local::ports::{self, Fault};
 use super::super::proxy_config::debug_page;
+use super::problems::ListenerName;
 
 /// The group of the Gateway API.
 const GROUP: &str = "gateway.networking.k8s.io/";
@@ -29,6 +30,8 @@ pub(super) struct Wanted {
 
 /// A listener as it is written, with the port that Envoy binds.
 struct Listener {
+    /// The ListenerSet that adds it.
+    set: Option<ObjectName>,
     name: String,
     protocol: String,
     hostname: String,
@@ -65,8 +68,11 @@ impl Wanted {
         let sets: Vec<&Value> = sets.iter().filter(|set| parent_of(set) == *name).collect();
         let mut listeners = Vec::new();
         for owner in std::iter::once(gateway).chain(sets.iter().copied()) {
+            let set = (!std::ptr::eq(owner, gateway)).then(|| name_of(owner));
             for listener in owner["spec"]["listeners"].as_array().into_iter().flatten() {
-                listeners.push(Listener::read(listener, port_offset, address)?);
+                let mut listener = Listener::read(listener, port_offset, address)?;
+                listener.set.clone_from(&set);
+                listeners.push(listener);
             }
         }
         let account = gateway["metadata"]["annotations"][ACCOUNT].as_str();
@@ -133,6 +139,7 @@ impl Wanted {
         out: &mut dyn Write,
         open: &BTreeSet<u16>,
         is_known: bool,
+        not_served: &BTreeSet<ListenerName>,
     ) -> io::Result<()> {
         writeln!(out, "Gateway {}, class {}\n", self.gateway, self.class)?;
         let width = self.listeners.iter().map(|l| l.name.len()).max();
@@ -144,8 +151,14 @@ impl Wanted {
                 writeln!(out, "  {name:width$}  not served: {why}")?;
                 continue;
             }
-            if !open.contains(&listener.port) {
-                writeln!(out, "  {name:width$}  not served")?;
+            let id = (listener.set.clone(), name.clone());
+            if !open.contains(&listener.port) || not_served.contains(&id) {
+                match &listener.set {
+                    None => writeln!(out, "  {name:width$}  not served")?,
+                    Some(set) => {
+                        writeln!(out, "  {name:width$}  not served (ListenerSet {set})")?;
+                    }
+                }
                 continue;
             }
             let url = listener.url();
@@ -175,6 +188,7 @@ impl Listener {
             _ => false,
         };
         Ok(Self {
+            set: None,
             protocol,
             needs_secret,
             hostname: text(&listener["hostname"]),
@@ -230,4 +244,62 @@ fn parent_of(set: &Value) -> ObjectName {
 
 pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::problems;
+    use super::*;
+
+    #[test]
+    fn listeners_of_sets_need_no_service_and_one_that_conflicts_is_not_served() {
+        let of = |set: &str| {
+            let written =
+                json!({"name": "site", "port": 8081, "protocol": "HTTP", "hostname": "a.test"});
+            let mut listener = Listener::read(&written, 0, [127, 0, 0, 1].into()).unwrap();
+            listener.set = Some(ObjectName::new("shop", set));
+            listener
+        };
+        let wanted = Wanted {
+            gateway: ObjectName::new("shop", "web"),
+            class: "pilothouse".to_owned(),
+            sets: [
+                ObjectName::new("shop", "one"),
+                ObjectName::new("shop", "two"),
+            ]
+            .into(),
+            account: None,
+            listeners: vec![of("one"), of("two")],
+        };
+        let unreached = json!([{"type": "Programmed", "status": "False", "reason": "AddressNotUsable", "message": "no"}]);
+        let refused = json!([{"type": "Accepted", "status": "False", "reason": "HostnameConflict", "message": "taken"}]);
+        let item = |kind: &str, name: &str, listeners: Value| {
+            json!({
+                "kind": kind, "metadata": {"namespace": "shop", "name": name},
+                "status": {"conditions": unreached, "listeners": listeners},
+            })
+        };
+        let page = json!({"items": [
+            item("Gateway", "web", json!([])),
+            item("ListenerSet", "one", json!([{"name": "site", "conditions": []}])),
+            item("ListenerSet", "two", json!([{"name": "site", "conditions": refused}])),
+        ]});
+        let problems = problems::of(&page, &wanted);
+        let mut out = Vec::new();
+        let open = [8081].into();
+        wanted
+            .print(&mut out, &open, true, &problems.not_served)
+            .unwrap();
+        problems::print(&mut out, &problems).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "Gateway shop/web, class pilothouse\n\n  \
+             site  http://127.0.0.1:8081  for a.test\n  \
+             site  not served (ListenerSet shop/two)\n\n\
+             What is wrong:\n  \
+             Listener site of ListenerSet shop/two is not accepted: taken (HostnameConflict)\n"
+        );
+    }
 }

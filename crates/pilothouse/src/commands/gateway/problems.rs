@@ -1,50 +1,64 @@
 //! What statuses say is wrong with a Gateway and what belongs to it, in words.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use model::ObjectName;
 use serde_json::Value;
 
 use super::super::proxy_config::debug_page;
 use super::listeners::{Wanted, name_of, text};
 
-/// Asks the server for the statuses of the Gateway, its ListenerSets and the routes that name either.
+/// What the statuses of the Gateway, its ListenerSets and the routes that name either say.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Problems {
+    /// What is wrong.
+    said: Vec<String>,
+    /// The listeners that are not served.
+    pub(super) not_served: BTreeSet<ListenerName>,
+}
+
+/// A listener: the ListenerSet that it is in, if it is not in the Gateway itself, and its name.
+pub(super) type ListenerName = (Option<ObjectName>, String);
+
+/// Asks the server.
 ///
 /// # Errors
 ///
 /// When it does not answer.
-pub(super) async fn read(pages: &str, wanted: &Wanted) -> anyhow::Result<Vec<String>> {
+pub(super) async fn read(pages: &str, wanted: &Wanted) -> anyhow::Result<Problems> {
     let page = debug_page(pages, "/debug/status").await?;
     Ok(of(&page, wanted))
 }
 
 /// Prints them.
-pub(super) fn print(out: &mut dyn Write, problems: &[String]) -> io::Result<()> {
-    if !problems.is_empty() {
+pub(super) fn print(out: &mut dyn Write, problems: &Problems) -> io::Result<()> {
+    if !problems.said.is_empty() {
         writeln!(out, "\nWhat is wrong:")?;
     }
-    problems
-        .iter()
-        .try_for_each(|problem| writeln!(out, "  {problem}"))
+    let mut said = problems.said.iter();
+    said.try_for_each(|problem| writeln!(out, "  {problem}"))
 }
 
-fn of(page: &Value, wanted: &Wanted) -> Vec<String> {
+/// What a page of statuses says.
+pub(super) fn of(page: &Value, wanted: &Wanted) -> Problems {
     let mut problems = Vec::new();
+    let mut not_served = BTreeSet::new();
     let mut has_status = false;
     for item in page["items"].as_array().into_iter().flatten() {
         let (kind, name, status) = (text(&item["kind"]), name_of(item), &item["status"]);
         match kind.as_str() {
             "Gateway" if name == wanted.gateway => {
                 has_status = true;
-                let own = conditions("The Gateway", &status["conditions"]);
-                // No Service leads to it, and clients need none: they reach Envoy on this machine.
-                let is_address = |problem: &Problem| problem.reason.starts_with("Address");
-                problems.extend(own.into_iter().filter(|problem| !is_address(problem)));
+                problems.extend(of_owner("The Gateway", status));
                 problems.extend(listeners("", status));
+                not_served.extend(names_not_served(None, status));
             }
             "ListenerSet" if wanted.sets.contains(&name) => {
                 let who = format!("ListenerSet {name}");
-                problems.extend(conditions(&who, &status["conditions"]));
+                problems.extend(of_owner(&who, status));
                 problems.extend(listeners(&format!(" of {who}"), status));
+                not_served.extend(names_not_served(Some(&name), status));
             }
             _ => {
                 for parent in status["parents"].as_array().into_iter().flatten() {
@@ -68,13 +82,36 @@ fn of(page: &Value, wanted: &Wanted) -> Vec<String> {
             said.push(problem.text);
         }
     }
-    said
+    Problems { said, not_served }
 }
 
 /// A condition that is not as it should be.
 struct Problem {
     reason: String,
     text: String,
+}
+
+/// What is wrong with a Gateway or ListenerSet as a whole. No Service leads to it, and clients need none: they reach Envoy on
+/// this machine.
+fn of_owner(who: &str, status: &Value) -> impl Iterator<Item = Problem> {
+    let own = conditions(who, &status["conditions"]).into_iter();
+    own.filter(|problem| !problem.reason.starts_with("Address"))
+}
+
+/// The listeners that a status says are not served.
+fn names_not_served(
+    set: Option<&ObjectName>,
+    status: &Value,
+) -> impl Iterator<Item = ListenerName> {
+    let all = status["listeners"].as_array().into_iter().flatten();
+    let refused = all.filter(|listener| {
+        let list = listener["conditions"].as_array();
+        list.into_iter().flatten().any(|condition| {
+            condition["status"] == "False"
+                && (condition["type"] == "Accepted" || condition["type"] == "Programmed")
+        })
+    });
+    refused.map(move |listener| (set.cloned(), text(&listener["name"])))
 }
 
 fn listeners(of: &str, status: &Value) -> Vec<Problem> {
@@ -111,7 +148,7 @@ fn conditions(who: &str, list: &Value) -> Vec<Problem> {
 fn is_ours(reference: &Value, namespace: &str, wanted: &Wanted) -> bool {
     let name = text(&reference["name"]);
     let namespace = reference["namespace"].as_str().unwrap_or(namespace);
-    let name = model::ObjectName::new(namespace, name.as_str());
+    let name = ObjectName::new(namespace, name.as_str());
     match reference["kind"].as_str().unwrap_or("Gateway") {
         "Gateway" => name == wanted.gateway,
         "ListenerSet" => wanted.sets.contains(&name),

@@ -11,10 +11,10 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::unix::pipe;
 
-use super::{AccessLog, has_colors};
+use super::{AccessLog, has_colors, nginx, reasons};
 
 /// What Envoy writes of each request.
-pub(super) const FORMAT: &str = r#"{
+const FORMAT: &str = r#"{
     "time": "%START_TIME(%Y-%m-%dT%H:%M:%S.%3fZ)%",
     "client": "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%",
     "method": "%REQ(:METHOD)%",
@@ -28,6 +28,9 @@ pub(super) const FORMAT: &str = r#"{
     "cluster": "%UPSTREAM_CLUSTER_RAW%",
     "upstream": "%UPSTREAM_HOST%",
     "bytes": "%BYTES_SENT%",
+    "referer": "%REQ(REFERER)%",
+    "user_agent": "%REQ(USER-AGENT)%",
+    "request_id": "%REQ(X-REQUEST-ID)%",
     "milliseconds": "%DURATION%"
 }"#;
 
@@ -68,6 +71,15 @@ impl Requests {
         &self.path
     }
 
+    /// What Envoy writes of each request, as JSON; absent where the mesh configuration says it.
+    pub(super) fn format(&self) -> Option<&'static str> {
+        match self.form {
+            AccessLog::Nginx => Some(nginx::FORMAT),
+            AccessLog::Istio => None,
+            AccessLog::Text | AccessLog::Json | AccessLog::Off => Some(FORMAT),
+        }
+    }
+
     /// The next line; never one where requests are not shown.
     ///
     /// # Errors
@@ -82,6 +94,8 @@ impl Requests {
         let line = line.context("the pipe of requests has ended")?;
         Ok(match (requests.form, serde_json::from_str(&line)) {
             (AccessLog::Text, Ok(request)) => for_people(&request, requests.color),
+            (AccessLog::Nginx, Ok(request)) => nginx::line(&request),
+            (AccessLog::Istio, _) => harmless(&line),
             _ => line,
         })
     }
@@ -117,18 +131,13 @@ fn for_people(request: &Value, color: bool) -> String {
     let _ = write!(line, "  {} ms", text("milliseconds"));
     let (flags, details) = (text("flags"), text("details"));
     if status == 0 || status >= 400 || !matches!(&*flags, "" | "-") {
-        let known = !matches!(&*details, "" | "via_upstream");
-        let why = [
-            (&flags, flags != "-" && !flags.is_empty()),
-            (&details, known),
-        ];
-        let why: Vec<&str> = why
-            .iter()
-            .filter(|(_, said)| *said)
-            .map(|(t, _)| t.as_str())
-            .collect();
+        let details = match &*details {
+            "via_upstream" => "",
+            details => details,
+        };
+        let why = reasons::why(&flags, details);
         if !why.is_empty() {
-            let _ = write!(line, "  {}", why.join(", "));
+            let _ = write!(line, "  {why}");
         }
     }
     line
@@ -203,12 +212,14 @@ mod tests {
         });
         assert_eq!(
             for_people(&refused, true),
-            "00:01:02  \u{1b}[33m429\u{1b}[0m  GET h/\\u{1b}[2J  0 ms  RL, local_rate_limited"
+            "00:01:02  \u{1b}[33m429\u{1b}[0m  GET h/\\u{1b}[2J  0 ms  too many requests (RL, local_rate_limited)"
         );
     }
 
     #[test]
-    fn the_format_is_json() {
-        assert!(serde_json::from_str::<Value>(FORMAT).is_ok());
+    fn the_formats_are_json() {
+        for format in [FORMAT, nginx::FORMAT] {
+            assert!(serde_json::from_str::<Value>(format).is_ok(), "{format}");
+        }
     }
 }

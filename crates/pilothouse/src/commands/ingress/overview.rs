@@ -75,7 +75,10 @@ impl Overview {
         let all = live::findings(pages).await?;
         let wanted = |finding: &Diagnostic| {
             let kind = finding.object.as_ref().map(|key| key.kind);
-            let counts = finding.severity >= Severity::Warning && !is_moot(finding);
+            // Whoever is served from here has no cluster that would make endpoints.
+            let counts = finding.severity >= Severity::Warning
+                || finding.code == analysis::code::NO_ENDPOINTS.id;
+            let counts = counts && !is_moot(finding);
             counts
                 && (!self.ingresses_only
                     || matches!(kind, Some(Kind::Ingress | Kind::IngressClass)))

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 use super::IngressOptions;
-use super::access::{FORMAT, Requests};
+use super::access::Requests;
 use crate::commands::input;
 
 /// Backends have no proxies, so nobody needs certificates of the mesh.
@@ -27,6 +27,19 @@ const READ_ONLY: [&str; 12] = [
     "",
 ];
 
+/// Fails where what is to be read is not there.
+pub(super) fn check(options: &IngressOptions) -> anyhow::Result<()> {
+    let kubeconfig = options.kubeconfig.as_deref().map(kubeconfig_file);
+    let kubeconfig = kubeconfig.transpose()?;
+    let files = options.manifest.iter().chain(&options.mesh_config);
+    for path in files.chain(&kubeconfig) {
+        if !path.exists() {
+            bail!("there is no {}", path.display());
+        }
+    }
+    Ok(())
+}
+
 /// The flags of the server. It gets its mesh configuration from a file in `dir`.
 pub(super) fn flags(
     options: &IngressOptions,
@@ -35,9 +48,6 @@ pub(super) fn flags(
 ) -> anyhow::Result<Vec<String>> {
     let mut flags: Vec<String> = NO_MESH.map(str::to_owned).to_vec();
     for path in &options.manifest {
-        if !path.exists() {
-            bail!("there is no {}", path.display());
-        }
         flags.extend(["--config-dir".to_owned(), text(path)?]);
     }
     if let Some(kubeconfig) = &options.kubeconfig {
@@ -48,7 +58,8 @@ pub(super) fn flags(
     if let Some(data) = &options.data {
         flags.extend(["--data".to_owned(), text(data)?]);
     }
-    let mesh = mesh_config(options.mesh_config.as_deref(), requests)?;
+    let mut mesh = mesh_config(options.mesh_config.as_deref(), requests)?;
+    trust(&mut mesh, options.trusted_proxies);
     let file = dir.join("mesh.json");
     let written = std::fs::write(&file, serde_json::to_vec_pretty(&mesh)?);
     written.with_context(|| format!("cannot write {}", file.display()))?;
@@ -78,10 +89,19 @@ fn mesh_config(path: Option<&Path>, requests: Option<&Requests>) -> anyhow::Resu
     }
     if let Some(requests) = requests {
         mesh["accessLogFile"] = text(requests.path())?.into();
-        mesh["accessLogEncoding"] = "JSON".into();
-        mesh["accessLogFormat"] = FORMAT.into();
+        if let Some(format) = requests.format() {
+            mesh["accessLogEncoding"] = "JSON".into();
+            mesh["accessLogFormat"] = format.into();
+        }
     }
     Ok(mesh)
+}
+
+/// Has proxies trust so many before them.
+fn trust(mesh: &mut Value, proxies: Option<u32>) {
+    if let Some(proxies) = proxies {
+        mesh["defaultConfig"]["gatewayTopology"]["numTrustedProxies"] = proxies.into();
+    }
 }
 
 /// The file that is named, or the one that kubectl would take.
@@ -104,4 +124,30 @@ fn kubeconfig_file(named: &Path) -> anyhow::Result<PathBuf> {
 fn text(path: &Path) -> anyhow::Result<String> {
     let text = path.to_str().map(str::to_owned);
     text.with_context(|| format!("{} is not UTF-8", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{mesh_config, trust};
+
+    #[test]
+    fn trusted_proxies_go_before_those_of_the_mesh_configuration() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("mesh.yaml");
+        let text = "defaultConfig: {gatewayTopology: {numTrustedProxies: 1}, concurrency: 3}";
+        std::fs::write(&file, text).expect("it is written");
+        let trusted = |path: Option<&Path>, proxies| {
+            let mut mesh = mesh_config(path, None).expect("it can be read");
+            trust(&mut mesh, proxies);
+            let proxies = &mesh["defaultConfig"]["gatewayTopology"]["numTrustedProxies"];
+            let concurrency = &mesh["defaultConfig"]["concurrency"];
+            (proxies.as_u64().unwrap_or(0), concurrency.as_u64())
+        };
+        assert_eq!(trusted(Some(&file), None), (1, Some(3)));
+        assert_eq!(trusted(Some(&file), Some(2)), (2, Some(3)));
+        assert_eq!(trusted(None, Some(2)).0, 2);
+        assert_eq!(trusted(None, None).0, 0);
+    }
 }

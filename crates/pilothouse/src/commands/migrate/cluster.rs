@@ -102,6 +102,7 @@ async fn gathered(client: kubernetes::Client, options: Options) -> anyhow::Resul
                     take(change, &mut objects, &mut missing);
                 }
             }
+            SourceEvent::Waits(_) => {}
         }
     }
     stop.cancel();

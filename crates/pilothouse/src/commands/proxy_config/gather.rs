@@ -73,6 +73,21 @@ pub(crate) async fn debug_page(address: &str, path: &str) -> anyhow::Result<Valu
 
 /// Asks a server's debug page for something.
 pub(crate) async fn ask_page(method: Method, address: &str, path: &str) -> anyhow::Result<Value> {
+    let body = answer(method, address, path).await?;
+    serde_json::from_slice(&body).context("the server's answer is no JSON")
+}
+
+/// A page of text of a server.
+///
+/// # Errors
+///
+/// When the server does not answer.
+pub(crate) async fn text_page(address: &str, path: &str) -> anyhow::Result<String> {
+    let body = answer(Method::GET, address, path).await?;
+    Ok(String::from_utf8_lossy(&body).into_owned())
+}
+
+async fn answer(method: Method, address: &str, path: &str) -> anyhow::Result<Bytes> {
     let stream = tokio::net::TcpStream::connect(address)
         .await
         .with_context(|| format!("no server answers HTTP at {address}"))?;
@@ -95,7 +110,7 @@ pub(crate) async fn ask_page(method: Method, address: &str, path: &str) -> anyho
     if !status.is_success() {
         bail!("{}", String::from_utf8_lossy(&body).trim_end());
     }
-    serde_json::from_slice(&body).context("the server's answer is no JSON")
+    Ok(body)
 }
 
 /// From the server's own page on a connected proxy.
@@ -104,7 +119,11 @@ pub(in crate::commands) async fn connected(
     proxy: &str,
     types: &[TypeUrl],
 ) -> anyhow::Result<Gathered> {
-    let dump = debug_page(address, &format!("/debug/config_dump?proxyID={proxy}")).await?;
+    let dump = debug_page(
+        address,
+        &format!("/debug/config_dump?proxyID={proxy}&include_eds"),
+    )
+    .await?;
     let within = |list: &str, path: &[&str]| -> Vec<Value> {
         let configs = dump["configs"].as_array().into_iter().flatten();
         configs
@@ -131,15 +150,25 @@ pub(in crate::commands) async fn connected(
         .collect())
 }
 
+/// What folders are read with.
+#[derive(Clone, Copy)]
+pub(in crate::commands) struct Setting<'a> {
+    /// Mesh configuration.
+    pub(in crate::commands) mesh_config: Option<&'a Path>,
+    /// Ingresses with annotations.
+    pub(in crate::commands) ingress: &'a IngressOptions,
+    /// The domain of Services.
+    pub(in crate::commands) domain: &'a str,
+}
+
 /// Derived here, without any server.
 pub(in crate::commands) fn offline(
     config_dirs: &[PathBuf],
-    mesh_config: Option<&Path>,
-    ingress: &IngressOptions,
+    setting: Setting<'_>,
     types: &[TypeUrl],
     node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
 ) -> anyhow::Result<Gathered> {
-    let (snapshot, node) = read(config_dirs, mesh_config, ingress, node)?;
+    let (snapshot, node) = read(config_dirs, setting, node)?;
     let engine = Engine::new();
     let viewed = engine.get(&*snapshot, &ViewOf(ProxyKey::new(Arc::new(node))));
     Ok(types
@@ -163,11 +192,10 @@ pub(in crate::commands) fn offline(
 /// When a folder or the mesh configuration cannot be read, or the proxy is none.
 pub(in crate::commands) fn read(
     config_dirs: &[PathBuf],
-    mesh_config: Option<&Path>,
-    ingress: &IngressOptions,
+    setting: Setting<'_>,
     node: impl FnOnce(&Snapshot) -> anyhow::Result<Node>,
 ) -> anyhow::Result<(Arc<Snapshot>, model::node::Node)> {
-    let snapshot = snapshot(config_dirs, mesh_config, ingress)?;
+    let snapshot = snapshot(config_dirs, setting)?;
     let node = node(&snapshot)?;
     let node = mesh::node::from_envoy(&node).map_err(anyhow::Error::msg)?;
     xlate::supported(node.role)?;
@@ -181,15 +209,15 @@ pub(in crate::commands) fn read(
 /// When a folder or the mesh configuration cannot be read.
 pub(in crate::commands) fn snapshot(
     config_dirs: &[PathBuf],
-    mesh_config: Option<&Path>,
-    ingress: &IngressOptions,
+    setting: Setting<'_>,
 ) -> anyhow::Result<Arc<Snapshot>> {
-    let mesh = crate::commands::input::mesh_config(mesh_config)?;
+    let ingress = setting.ingress;
+    let mesh = crate::commands::input::mesh_config(setting.mesh_config)?;
     let settings = Arc::new(Settings {
         mesh: Arc::new(mesh),
         networks: Arc::default(),
         features: Arc::new(ingress.features()),
-        domain: "cluster.local".into(),
+        domain: setting.domain.into(),
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),
         access_reviews: AccessReviews::default(),

@@ -180,7 +180,7 @@ fn destination(chain: &Value) -> String {
 }
 
 fn route(r: &Value) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
+    let mut rows: Vec<Vec<String>> = Vec::new();
     for host in r["virtualHosts"].as_array().into_iter().flatten() {
         let domains: Vec<String> = host["domains"]
             .as_array()
@@ -203,6 +203,12 @@ fn route(r: &Value) -> Vec<Vec<String>> {
                 dash(origin(route)),
             ]);
         }
+    }
+    if rows.is_empty() {
+        // It is there, and answers 404 to everything.
+        let name = text(&r["name"]);
+        let cells = [name.as_str(), "-", "-", "-", "404", "-"];
+        rows.push(cells.map(str::to_owned).into());
     }
     rows
 }
@@ -298,6 +304,12 @@ fn endpoints(r: &Value) -> Vec<Vec<String>> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_route_configuration_without_routes_is_shown_too() {
+        let rows = route(&json!({"name": "blackhole"}));
+        assert_eq!(rows, [["blackhole", "-", "-", "-", "404", "-"]]);
+    }
 
     #[test]
     fn a_cluster_is_shown_by_the_parts_of_its_name() {

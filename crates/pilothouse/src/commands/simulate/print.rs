@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use explain::NamedObject;
 use serde_json::{Value, json};
-use simulate::{Call, Destination, End, Health, Part, Protocol, Step, Walk};
+use simulate::{Call, Destination, End, Health, Part, Protocol, Step, Verdict, Walk};
 
 use super::super::text::entry;
 use super::made_by::MadeBy;
@@ -31,6 +31,30 @@ pub(super) fn text(
     for step in &walk.steps {
         entry(out, label(step.part), &step.name, &details(step, made_by))?;
     }
+    for asked in &walk.asked {
+        entry(
+            out,
+            "access",
+            &asked.what,
+            &[format!("assumed: {}", asked.assumed)],
+        )?;
+    }
+    match &walk.verdict {
+        Verdict::Allowed => {}
+        Verdict::Denied(why) => {
+            let what = match call.protocol {
+                Protocol::Tcp => "by policy: the connection is closed",
+                Protocol::Http1 | Protocol::Http2 => "by policy: 403",
+            };
+            return entry(out, "refused", what, &few(why));
+        }
+        Verdict::Depends(on) => {
+            let more = "--as and --client-ip say more of the client".to_owned();
+            let mut on = few(on);
+            on.push(more);
+            entry(out, "policy", "may refuse it", &on)?;
+        }
+    }
     match &walk.end {
         End::Clusters(all) if all.is_empty() => entry(out, "goes", "nowhere", &[])?,
         End::Clusters(all) => {
@@ -48,9 +72,18 @@ pub(super) fn text(
                 .collect();
             entry(out, "answer", &status.to_string(), &body)?;
         }
-        End::Refused(why) => entry(out, "refused", &why.to_string(), &[])?,
+        End::Refused(why) => entry(out, "refused", &why.to_string(), &few(&walk.tried))?,
     }
     Ok(())
+}
+
+/// A line for each, if there are not too many.
+fn few(all: &[String]) -> Vec<String> {
+    let mut lines: Vec<String> = all.iter().take(SHOWN).cloned().collect();
+    if all.len() > SHOWN {
+        lines.push(format!("and {} more", all.len() - SHOWN));
+    }
+    lines
 }
 
 fn label(part: Part) -> &'static str {
@@ -168,7 +201,18 @@ pub(super) fn json(walk: &Walk, made_by: &MadeBy) -> Value {
             json!({ "redirect": { "status": status, "location": location } })
         }
         End::Response { status, body } => json!({ "response": { "status": status, "body": body } }),
-        End::Refused(why) => json!({ "refused": why.to_string() }),
+        End::Refused(why) => json!({ "refused": why.to_string(), "tried": walk.tried }),
     };
-    json!({ "steps": walk.steps.iter().map(step).collect::<Vec<_>>(), "end": end })
+    let policy = match &walk.verdict {
+        Verdict::Allowed => json!({ "verdict": "allowed" }),
+        Verdict::Denied(why) => json!({ "verdict": "denied", "why": why }),
+        Verdict::Depends(on) => json!({ "verdict": "depends", "on": on }),
+    };
+    let steps: Vec<Value> = walk.steps.iter().map(step).collect();
+    let asked = walk
+        .asked
+        .iter()
+        .map(|asked| json!({ "what": asked.what, "assumed": asked.assumed }));
+    let asked: Vec<Value> = asked.collect();
+    json!({ "steps": steps, "policy": policy, "asked": asked, "end": end })
 }

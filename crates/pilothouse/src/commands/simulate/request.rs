@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::{Context, bail};
-use simulate::{Call, Entry, Protocol, Resources, Tls};
+use simulate::{Call, Client, Entry, Protocol, Resources, Tls};
 
 use super::SimulateOptions;
 
@@ -59,7 +59,12 @@ impl<'a> Url<'a> {
 
 /// The call; where its host is a service whose address the proxy knows, it is sent there.
 pub(super) fn call(options: &SimulateOptions, resources: &Resources) -> anyhow::Result<Call> {
-    let url = Url::parse(&options.url)?;
+    let (method, text) = match &options.request[..] {
+        [method, url] => (method.as_str(), url),
+        [url] => ("GET", url),
+        _ => bail!("one URL is needed, as in GET http://reviews:9080/"),
+    };
+    let url = Url::parse(text)?;
     let (protocol, encrypted, port) = match url.scheme {
         "http" => (Protocol::Http1, false, 80),
         "https" => (Protocol::Http1, true, 443),
@@ -71,13 +76,14 @@ pub(super) fn call(options: &SimulateOptions, resources: &Resources) -> anyhow::
     };
     let port = url.port.unwrap_or(port);
     if port == 0 {
-        bail!("{}: a port is needed", options.url);
+        bail!("{text}: a port is needed");
     }
     let protocol = match protocol {
         Protocol::Http1 if options.http2 => Protocol::Http2,
         protocol => protocol,
     };
-    let tls = match (options.mtls, encrypted) {
+    let identity = options.identity.as_deref().map(identity).transpose()?;
+    let tls = match (options.mtls || identity.is_some(), encrypted) {
         (true, _) => Tls::Mesh,
         (false, true) => Tls::Simple,
         (false, false) => Tls::None,
@@ -113,20 +119,46 @@ pub(super) fn call(options: &SimulateOptions, resources: &Resources) -> anyhow::
         } else {
             url.host.to_owned()
         },
-        method: options.method.to_ascii_uppercase(),
+        method: method.to_ascii_uppercase(),
         path: url.path.to_owned(),
         protocol,
         tls,
         authority,
         headers,
+        client: Client {
+            identity,
+            address: options.client_ip,
+        },
     })
+}
+
+/// The name in the certificate of a service account, `NAMESPACE/ACCOUNT`, of the trust domain cluster.local; another is stated whole.
+fn identity(text: &str) -> anyhow::Result<String> {
+    if text.starts_with("spiffe://") {
+        return Ok(text.to_owned());
+    }
+    match text.split_once('/') {
+        Some((namespace, account)) if !namespace.is_empty() && !account.is_empty() => Ok(format!(
+            "spiffe://cluster.local/ns/{namespace}/sa/{account}"
+        )),
+        _ => bail!("--as {text}: NAMESPACE/ACCOUNT or spiffe://... is wanted"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
-    use super::Url;
+    use super::{Url, identity};
+
+    #[test]
+    fn a_client_is_a_service_account_or_a_whole_identity() {
+        let front = "spiffe://cluster.local/ns/shop/sa/front";
+        assert_eq!(identity("shop/front").unwrap(), front);
+        let other = "spiffe://td/ns/shop/sa/front";
+        assert_eq!(identity(other).unwrap(), other);
+        assert!(identity("front").is_err() && identity("shop/").is_err());
+    }
 
     #[test]
     fn urls_come_apart() {

@@ -82,12 +82,12 @@ impl Making {
                     path: path.clone(),
                     path_type: Some(PathType::Prefix),
                     backend: IngressBackend {
-                        resource: Some(ResourceRef {
+                        resource: Some(Box::new(ResourceRef {
                             api_group: "networking.higress.io".into(),
                             kind: "McpBridge".into(),
                             name: "default".into(),
                             ..ResourceRef::default()
-                        }),
+                        })),
                         ..IngressBackend::default()
                     },
                 }],

@@ -88,6 +88,7 @@ impl Model {
             | Change::Addresses(..)
             | Change::Certificate(..)
             | Change::Access(..)
+            | Change::Identities(..)
             | Change::Roots(_)
             | Change::EdgeDocuments(_)
             | Change::RemoteIngresses(_)

@@ -60,14 +60,15 @@ pub(super) fn of_proxy(tracing: &proto_istio::mesh::Tracing) -> Vec<CustomTag> {
         .collect()
 }
 
-/// The tags of a Telemetry resource.
-pub(super) fn of_telemetry(tags: &BTreeMap<String, TelemetryTag>) -> Vec<CustomTag> {
+/// The tags of a Telemetry resource, without those that a proxy cannot format.
+pub(super) fn of_telemetry(tags: &BTreeMap<String, TelemetryTag>, formats: bool) -> Vec<CustomTag> {
     tags.iter()
         .filter_map(|(name, stated)| {
             let kind = match stated.r#type.as_ref()? {
                 TelemetryType::Literal(l) => literal(&l.value),
                 TelemetryType::Environment(e) => environment(&e.name, &e.default_value),
                 TelemetryType::Header(h) => header(&h.name, &h.default_value),
+                TelemetryType::Formatter(_) if !formats => return None,
                 TelemetryType::Formatter(f) => custom_tag::Type::Value(f.value.clone()),
             };
             Some(tag(name, kind))

@@ -212,6 +212,25 @@ fn servers_that_do_not_fit_and_credentials_that_are_not_there_are_told_of() {
 }
 
 #[test]
+fn a_gateway_that_has_not_proven_who_it_is_gets_no_credentials() {
+    let proxy = json!({
+        "id": "router~10.0.0.1~gw.edge~edge.svc.cluster.local",
+        "metadata": {"NAMESPACE": "edge", "LABELS": {"istio": "gw"}, "ISTIO_VERSION": "1.32.0"},
+    });
+    let found = Case::with(settings(""), proxy, GATEWAY).findings();
+    let found: Vec<_> = found
+        .iter()
+        .filter(|f| f.code == code::NO_CREDENTIAL)
+        .collect();
+    let [found] = found.as_slice() else {
+        panic!("{found:#?}");
+    };
+    let message = &found.message;
+    assert!(message.contains("prove who they are"), "{message}");
+    assert!(found.help.is_some());
+}
+
+#[test]
 fn routes_without_their_delegate_and_objects_that_compete_are_told_of() {
     let mut world = World::of(
         "

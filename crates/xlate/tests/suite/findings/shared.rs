@@ -206,16 +206,16 @@ fn of_mesh(yaml: &str) -> Vec<String> {
 #[test]
 fn an_entry_for_the_host_of_an_older_one_of_another_namespace_is_told() {
     let host = "hosts: [api.partner.example]";
-    let told = |loser: &str, owner: &str| {
+    let told = |loser: &str, owner: &str, why: &str| {
         vec![format!(
             "PIL0512 ServiceEntry {loser}/api spec.hosts[0]: proxies of other namespaces than {loser} reach api.partner.example as \
-             ServiceEntry {owner}/api says, which is older"
+             ServiceEntry {owner}/api says, which {why}"
         )]
     };
     for (evil, found) in [
-        ("2010", told("bank", "evil")),
-        ("2030", told("evil", "bank")),
-        ("", told("evil", "bank")),
+        ("2010", told("bank", "evil", "is older")),
+        ("2030", told("evil", "bank", "is older")),
+        ("", told("evil", "bank", "alone has a creationTimestamp")),
     ] {
         let yaml = [entry("bank", "2020", host), entry("evil", evil, host)].concat();
         assert_eq!(of_mesh(&yaml), found, "{evil:?}");
@@ -228,6 +228,46 @@ fn an_entry_for_the_host_of_an_older_one_of_another_namespace_is_told() {
         let yaml = [entry("bank", "2020", host), apart].concat();
         assert_eq!(of_mesh(&yaml), [""; 0]);
     }
+}
+
+#[test]
+fn of_two_entries_of_a_namespace_for_one_host_it_is_told_what_is_merged_and_what_is_lost() {
+    let entry = |name: &str, port: u16, more: &str| {
+        format!(
+            "---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: {name}, namespace: bank}}
+spec: {{hosts: [api.partner.example], ports: [{{number: {port}, name: tls, protocol: TLS}}], {more}}}
+"
+        )
+    };
+    let found = |other: &str| of_mesh(&[&entry("a", 443, "resolution: DNS"), other].concat());
+    let told = |what: &str| vec![format!("PIL0512 ServiceEntry bank/b spec.hosts[0]: {what}")];
+    assert_eq!(
+        found(&entry("b", 443, "resolution: DNS")),
+        told(
+            "requests to the ports 443 of api.partner.example go to the endpoints of ServiceEntry bank/a as well: both are one \
+             service, with the protocols of ServiceEntry bank/a, which comes first by name"
+        )
+    );
+    // The ports of both are there.
+    assert_eq!(found(&entry("b", 8443, "resolution: DNS")), [""; 0]);
+    assert_eq!(
+        found(&entry("b", 8443, "resolution: DNS, exportTo: ['.']")),
+        told(
+            "no proxy has a cluster for the ports 8443 of api.partner.example, so requests to them get 503: ServiceEntry bank/a \
+             has the host, comes first by name, and its exportTo differs, so its ports are all that count"
+        )
+    );
+    let robin = "resolution: DNS_ROUND_ROBIN";
+    assert_eq!(
+        of_mesh(&[entry("a", 443, robin), entry("b", 443, robin)].concat()),
+        told(
+            "the endpoints for the ports 443 of api.partner.example are left out: ServiceEntry bank/a has the host, comes first by \
+             name, and there is one endpoint with the resolution DNS_ROUND_ROBIN"
+        )
+    );
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use mesh::finding::code;
 use mesh::services::EndpointsOf;
-use model::budget::CROWD;
+use mesh::virtual_service::AllHeads;
+use model::budget::{CROWD, CROWD_OF_SERVICES};
 use model::change::ServiceKey;
 use model::settings::Settings;
 use model::{Kind, ObjectKey, ObjectName};
@@ -329,8 +330,15 @@ fn small_objects_pay_where_there_is_a_crowd() {
     world.put(&all);
     assert_eq!(over(&world), []);
     world.put(&rule(CROWD));
-    let left_out: Vec<String> = over(&world).into_iter().map(|(object, _)| object).collect();
-    let is_out = |n: usize| left_out.contains(&format!("VirtualService shop/w{n}"));
+    let heads = world.get(&AllHeads);
+    let closed = heads.iter().filter(|head| {
+        let excess = head.excess.as_ref();
+        excess.is_some_and(|excess| excess.budget)
+    });
+    let left_out: Vec<String> = closed.map(|head| head.name.to_string()).collect();
+    let is_out = |n: usize| left_out.contains(&format!("shop/w{n}"));
+    // A hundred are reported by themselves, and the rest at once.
+    assert_eq!(over(&world).len(), 101);
     // 1 MiB is some 400 routes.
     assert!(
         (CROWD - 600..CROWD - 200).contains(&left_out.len()),
@@ -392,4 +400,36 @@ fn subsets_over_the_budget_are_not_there_and_the_service_is() {
     let cluster = |name: &str| resource(&world, TypeUrl::Cluster, name).is_some();
     assert!(cluster("outbound|80|s7|s4.test") && cluster("outbound|80||s0.test"));
     assert!(!cluster("outbound|80|s7|s0.test"));
+}
+
+/// A namespace may hold the services of a whole mesh, but not as many as one can write.
+#[test]
+fn services_pay_where_there_is_a_crowd() {
+    for (kind, spec) in [
+        (
+            "Service",
+            "{clusterIP: None, ports: [{name: http, port: 80}]}",
+        ),
+        (
+            "ServiceEntry",
+            "{hosts: [NAME.test], resolution: DNS, ports: [{number: 80, name: http, protocol: HTTP}]}",
+        ),
+    ] {
+        let mut world = World::new(settings(""));
+        let service = |n: usize| {
+            let name = format!("w{n:05}");
+            object(kind, &name, &spec.replace("NAME", &name))
+        };
+        let all: String = (0..CROWD_OF_SERVICES).map(service).collect();
+        world.put(&all);
+        assert_eq!(over(&world), [], "{kind}");
+        world.put(
+            &(CROWD_OF_SERVICES..CROWD_OF_SERVICES + 3)
+                .map(service)
+                .collect::<String>(),
+        );
+        let left_out: Vec<String> = over(&world).into_iter().map(|(object, _)| object).collect();
+        let last = |n: usize| format!("{kind} shop/w{:05}", CROWD_OF_SERVICES + n);
+        assert_eq!(left_out, [last(0), last(1), last(2)]);
+    }
 }

@@ -122,6 +122,24 @@ fn the_setting_says_how_many() {
 }
 
 #[test]
+fn a_server_that_does_not_fit_is_refused_for_that() {
+    let mut settings = settings("");
+    let mut features = settings.features.as_ref().clone();
+    features.namespace_ports = 1.into();
+    settings.features = Arc::new(features);
+    let mut world = World::new(settings);
+    // The second is a port of Envoy itself, which no setting gives away.
+    world.put(&gateway("evil", "first", (2_000, 1), 2020));
+    world.put(&gateway("evil", "second", (15_000, 1), 2021));
+    let view = edge(&world);
+    assert_eq!(found(&world, &view), []);
+    let all = world.get(&view.findings());
+    assert!(all.iter().any(|f| f.code == code::SERVER_REFUSED));
+    world.put(&gateway("evil", "third", (2_001, 1), 2022));
+    assert_eq!(found(&world, &view).len(), 1);
+}
+
+#[test]
 fn sidecars_that_bind_ports_bind_few_of_another_namespace() {
     let entry = |namespace: &str, first: usize| {
         let ports = list(100, |at| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::node::Role;
-use serde_json::Value;
+use serde_json::{Value, json};
 use xds::TypeUrl;
 
 use crate::tenants::parts::{Difference, How, Of};
@@ -26,7 +26,12 @@ pub(crate) const EFFECTS: &[Effect] = &[
         reason: "a VirtualService that is exported to all holds for any host in the mesh, also below a wildcard; what the owner \
                  of a host has routes for stays",
         kinds: &["VirtualService"],
-        covers: |d| is_sidecar(d) && d.how != How::Narrower && is_routed(d) && !has_rule(d),
+        covers: |d| {
+            let is_route = d.how != How::Narrower && is_routed(d) && !has_rule(d);
+            // Where it goes by names of TLS, the beginnings of connections are looked at.
+            let is_inspection = d.place.ty == TypeUrl::Listener && only(d, &[".listener_filters"]);
+            is_sidecar(d) && (is_route || is_inspection)
+        },
     },
     Effect {
         name: "routes of one host",
@@ -52,6 +57,29 @@ pub(crate) const EFFECTS: &[Effect] = &[
             "Service",
         ],
         covers: |d| d.how == How::Narrower && is_routed(d) && !takes_all(d),
+    },
+    Effect {
+        name: "ports without routes",
+        reason: "a port of a gateway answers every host with 404 while nobody has routes on it, and then all hosts that have none",
+        kinds: &[
+            "Gateway",
+            "VirtualService",
+            "HTTPRoute",
+            "GRPCRoute",
+            "Ingress",
+        ],
+        covers: |d| !is_sidecar(d) && d.how == How::Lost && is_blackhole(d),
+    },
+    Effect {
+        name: "server names below wildcards",
+        reason: "of servers with TLS on one port of a gateway the one with the most specific name has the connection",
+        kinds: &["Gateway"],
+        covers: |d| {
+            !is_sidecar(d)
+                && d.how == How::Narrower
+                && matches!(d.place.of, Of::FilterChain(_))
+                && !takes_all(d)
+        },
     },
     Effect {
         name: "addresses that are claimed",
@@ -128,6 +156,12 @@ fn is_outbound(d: &Difference) -> bool {
 fn has_rule(d: &Difference) -> bool {
     let was = d.parts[0].as_ref();
     was.is_some_and(|part| part.json().to_string().contains("/virtual-service/"))
+}
+
+/// Whether the part answered all hosts, and none with anything.
+fn is_blackhole(d: &Difference) -> bool {
+    let was = d.parts[0].as_ref().map(|part| part.json());
+    d.place.of == Of::VirtualHost("*".to_owned()) && was == Some(json!({"domains": ["*"]}))
 }
 
 fn lines(d: &Difference) -> Vec<String> {

@@ -29,6 +29,7 @@ pub(crate) struct Place {
 pub(crate) enum Of {
     /// All of it, or what is not in another part.
     Rest,
+    /// By its name, or at a gateway what it is for one domain.
     VirtualHost(String),
     FilterChain(String),
     Name(String),
@@ -98,7 +99,7 @@ pub(crate) fn parts(node: (&str, &Node), ty: TypeUrl, set: &ResourceSet, into: &
         };
         match ty {
             TypeUrl::Listener => listener(resource, &mut add),
-            TypeUrl::Route => routes(resource, &mut add),
+            TypeUrl::Route => routes(resource, *role, &mut add),
             TypeUrl::NameTable => names(resource, namespace, &mut add),
             ty => {
                 let bytes = decode(ty.as_str(), &resource.body).to_string().into_bytes();
@@ -143,11 +144,22 @@ fn listener(resource: &Arc<Resource>, add: &mut impl FnMut(Of, Part)) {
     add(Of::Rest, Part::of(&listener, takes));
 }
 
-fn routes(resource: &Arc<Resource>, add: &mut impl FnMut(Of, Part)) {
+fn routes(resource: &Arc<Resource>, role: Role, add: &mut impl FnMut(Of, Part)) {
     let mut routes = RouteConfiguration::decode(&*resource.body).unwrap();
-    for host in std::mem::take(&mut routes.virtual_hosts) {
-        let takes = host.domains.clone();
-        add(Of::VirtualHost(host.name.clone()), Part::of(&host, takes));
+    for mut host in std::mem::take(&mut routes.virtual_hosts) {
+        let takes = std::mem::take(&mut host.domains);
+        if role == Role::Sidecar {
+            host.domains.clone_from(&takes);
+            add(Of::VirtualHost(host.name.clone()), Part::of(&host, takes));
+            continue;
+        }
+        // Hosts of a gateway with equal routes share a virtual host, which has the name of one of them.
+        host.name.clear();
+        for domain in takes {
+            host.domains = vec![domain.clone()];
+            let part = Part::of(&host, vec![domain.clone()]);
+            add(Of::VirtualHost(domain), part);
+        }
     }
     add(Of::Rest, Part::of(&routes, Vec::new()));
 }

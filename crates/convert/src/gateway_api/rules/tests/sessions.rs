@@ -50,7 +50,7 @@ fn sessions_of_a_rule_are_in_its_own_cookie_or_header() {
             header.clone(),
             true,
         ),
-        // What Envoy cannot end goes on, and is told of.
+        // What Envoy cannot end goes on, and is reported.
         (
             "{absoluteTimeout: 1h, cookie: {name: c}}",
             cookie("c", "/", None),

@@ -79,6 +79,7 @@ impl Pick {
             idle_timeout: bit(0).then_some(Duration::from_secs(9)),
             max_body: (self.name == 1).then(|| u32::from(variant) + 1),
             tells_clients: bit(1),
+            drops_underscores: bit(0),
             hsts: bit(2).then(|| format!("max-age={variant}").into()),
             fallback: variant.is_multiple_of(3).then(|| Fallback {
                 host: host(),

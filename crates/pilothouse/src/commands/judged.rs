@@ -1,0 +1,35 @@
+//! What a server would close of objects that are valid by themselves: by the annotations and paths of Ingresses of ingress-nginx, and
+//! by expressions of routes of the Gateway API that Envoy refuses. Each is judged as a server does.
+
+use convert::gateway_api::refused_expressions;
+use mesh::finding::code;
+use model::{AnyObject, Diagnostic, Kind, Severity};
+
+/// The kinds that are looked at.
+pub(super) fn kinds() -> impl Iterator<Item = Kind> {
+    let of_nginx = migrate::alone::KINDS.into_iter();
+    of_nginx.chain([Kind::HttpRoute, Kind::GrpcRoute])
+}
+
+/// What is wrong with Ingresses of ingress-nginx, and with routes.
+pub(super) fn judge(objects: Vec<AnyObject>) -> Vec<Diagnostic> {
+    let mut found: Vec<Diagnostic> = objects.iter().flat_map(of_expressions).collect();
+    let of_nginx = migrate::alone::findings(objects).into_iter();
+    found.extend(
+        of_nginx.map(|found| found.help("judged as a server with `--ingress-class nginx` does")),
+    );
+    found
+}
+
+/// The expressions of a route of the Gateway API that Envoy refuses.
+pub(super) fn of_expressions(object: &AnyObject) -> Vec<Diagnostic> {
+    let refused = refused_expressions(object).into_iter();
+    let found = refused.map(|(at, why)| {
+        let message =
+            format!("Envoy refuses the expression, so requests that it could match get 503: {why}");
+        Diagnostic::new(code::REFUSED_BY_ENVOY, Severity::Error, message)
+            .about(object.key(), object.meta().origin.clone())
+            .at(at)
+    });
+    found.collect()
+}
