@@ -168,7 +168,7 @@ impl Running {
 fn words(change: &Change) -> String {
     match change {
         Change::Put(_, object) => format!("put {}", object.key()),
-        Change::Keep(_, key, substitute) => format!("keep {key} {}", substitute.is_some()),
+        Change::Keep(_, key, substitutes) => format!("keep {key} {}", !substitutes.is_empty()),
         Change::Delete(_, key) => format!("delete {key}"),
         Change::Synced(collection) => format!("synced {}", collection.of),
         other => format!("{other:?}"),

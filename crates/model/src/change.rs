@@ -167,8 +167,9 @@ pub enum Change {
     /// The owner no longer has this object.
     Delete(Owner, ObjectKey),
     /// The owner still has this object, in a version that cannot be used: what it told before stays in force. Where it told
-    /// nothing that was valid, the substitute is put there, if the object has one ([`crate::closed`]).
-    Keep(Owner, ObjectKey, Option<AnyObject>),
+    /// nothing that was valid, the substitutes are put there: the object's own, if it has one, then those that stand beside it
+    /// ([`crate::closed`]).
+    Keep(Owner, ObjectKey, Vec<AnyObject>),
     /// The endpoints that one shard of an owner knows for a service. An empty list keeps the service.
     Endpoints {
         /// Who says so. An owner changes its own shards only.

@@ -9,7 +9,7 @@ use model::{Change, Diagnostic, Owner};
 use serde_json::Value;
 
 /// Reads an object of an API: what to report of it, and what is wrong with it. An object that cannot be used leaves its last
-/// valid version in force, and where there is none, its substitute.
+/// valid version in force, and where there is none, its substitutes.
 pub fn read(
     owner: &Owner,
     key: ObjectKey,
@@ -25,17 +25,17 @@ pub fn read(
         d
     });
     let diagnostics = diagnostics.collect();
-    let (mut object, mut substitute) = (None, None);
+    let (mut object, mut substitutes) = (None, Vec::new());
     for document in parsed.documents {
         object = object.or(document.object);
-        substitute = substitute.or(document.substitute);
+        substitutes.extend(document.substitute);
     }
-    for read in [&mut object, &mut substitute].into_iter().flatten() {
+    for read in object.iter_mut().chain(&mut substitutes) {
         read.set_origin(origin.clone());
     }
     let change = match object {
         Some(object) => Change::Put(owner.clone(), object),
-        None => Change::Keep(owner.clone(), key, substitute),
+        None => Change::Keep(owner.clone(), key, substitutes),
     };
     (change, diagnostics)
 }
@@ -57,18 +57,37 @@ mod tests {
             super::read(&owner, ObjectKey { kind, name }, object, Validation::Warn).0
         };
         let rejected = read(Kind::AuthorizationPolicy, json!({"action": "DENYY"}));
-        let Change::Keep(_, key, Some(substitute)) = rejected else {
+        let Change::Keep(_, key, substitutes) = &rejected else {
             panic!("{rejected:?}");
         };
-        assert_eq!(substitute.key(), key);
+        let [substitute] = substitutes.as_slice() else {
+            panic!("{rejected:?}");
+        };
+        assert_eq!(substitute.key(), *key);
         assert!(substitute.meta().closed.is_some());
         assert_eq!(
             substitute.meta().origin,
             Origin::Source(owner.source.clone())
         );
         let other = read(Kind::ServiceEntry, json!({"hosts": 3}));
-        assert!(matches!(other, Change::Keep(_, _, None)), "{other:?}");
+        let Change::Keep(_, _, substitutes) = other else {
+            panic!("{other:?}");
+        };
+        assert!(substitutes.is_empty(), "{substitutes:?}");
         let valid = read(Kind::AuthorizationPolicy, json!({"action": "DENY"}));
         assert!(matches!(valid, Change::Put(..)), "{valid:?}");
+        // A rule has one host; where it names several, each is closed by a substitute of its own.
+        let rule = json!({"hosts": ["a.test", "b.test", "c.test"],
+            "trafficPolicy": {"tls": {"mode": "SIMPLE"}}});
+        let Change::Keep(_, _, substitutes) = read(Kind::DestinationRule, rule) else {
+            panic!("a rule without a host is not used");
+        };
+        let hosts: Vec<_> = substitutes
+            .iter()
+            .map(|s| s.spec_json()["host"].clone())
+            .collect();
+        assert_eq!(hosts, ["a.test", "b.test", "c.test"]);
+        let origin = Origin::Source(owner.source.clone());
+        assert!(substitutes.iter().all(|s| s.meta().origin == origin));
     }
 }

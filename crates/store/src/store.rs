@@ -6,7 +6,7 @@
 mod held;
 mod touched;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -191,10 +191,16 @@ struct Writing<'a> {
 impl Writing<'_> {
     fn apply(&mut self, change: Change) {
         match change {
-            Change::Put(owner, object) => self.put(&owner, object),
-            Change::Delete(owner, key) => self.delete(&owner, &owner.key(&key)),
-            Change::Keep(owner, key, substitute) => {
-                self.keep(&owner, owner.key(&key), substitute);
+            Change::Put(owner, object) => {
+                self.drop_beside(&owner, || object.key());
+                self.put(&owner, object);
+            }
+            Change::Delete(owner, key) => {
+                self.drop_beside(&owner, || key.clone());
+                self.delete(&owner, &owner.key(&key));
+            }
+            Change::Keep(owner, key, substitutes) => {
+                self.keep(&owner, owner.key(&key), substitutes);
             }
             Change::Endpoints {
                 owner,
@@ -273,23 +279,57 @@ impl Writing<'_> {
         }
     }
 
-    /// Keeps the valid version that the owner told before. Without one the substitute counts, which is always that of the
+    /// Keeps the valid version that the owner told before. Without one the substitutes count, which are always those of the
     /// newest version.
-    fn keep(&mut self, owner: &Owner, key: ObjectKey, substitute: Option<AnyObject>) {
-        let is_closed = self
-            .store
-            .versions(&key)
-            .find(|(other, _)| *other == owner)
-            .map(|(_, object)| object.meta().closed.is_some());
-        match (is_closed, substitute) {
-            (None | Some(true), Some(substitute)) => return self.put(owner, substitute),
-            (Some(true), None) => return self.delete(owner, &key),
-            _ => {}
+    fn keep(&mut self, owner: &Owner, key: ObjectKey, substitutes: Vec<AnyObject>) {
+        let known = self.store.versions(&key).find(|(other, _)| *other == owner);
+        if known.is_some_and(|(_, object)| object.meta().closed.is_none()) {
+            let held = self.store.owners.get_mut(owner);
+            if let Some(members) = held.and_then(|held| held.objects.get_mut(&key.kind)) {
+                members.insert(key.name);
+            }
+            return;
         }
-        let held = self.store.owners.get_mut(owner);
-        let members = held.and_then(|held| held.objects.get_mut(&key.kind));
-        if let Some(members) = members.filter(|members| members.contains(&key.name)) {
-            members.insert(key.name);
+        let mut substitutes = substitutes.into_iter();
+        match substitutes.next() {
+            Some(own) => self.put(owner, own),
+            None => self.delete(owner, &key),
+        }
+        self.put_beside(owner, key, substitutes);
+    }
+
+    /// Puts what stands beside the substitute of an object, in place of what stood there before.
+    fn put_beside(
+        &mut self,
+        owner: &Owner,
+        key: ObjectKey,
+        objects: impl Iterator<Item = AnyObject>,
+    ) {
+        let mut names = BTreeSet::new();
+        for object in objects {
+            names.insert(owner.key(&object.key()).name);
+            self.put(owner, object);
+        }
+        let kind = key.kind;
+        let before = match names.is_empty() {
+            true => {
+                let held = self.store.owners.get_mut(owner);
+                held.and_then(|held| held.beside.remove(&key))
+            }
+            false => self.store.held(owner).beside.insert(key, names.clone()),
+        };
+        for name in before.into_iter().flatten() {
+            if !names.contains(&name) {
+                self.delete(owner, &ObjectKey { kind, name });
+            }
+        }
+    }
+
+    /// Drops what stands beside the substitute of an object that is now valid, or gone.
+    fn drop_beside(&mut self, owner: &Owner, key: impl FnOnce() -> ObjectKey) {
+        let held = self.store.owners.get(owner);
+        if held.is_some_and(|held| !held.beside.is_empty()) {
+            self.put_beside(owner, owner.key(&key()), std::iter::empty());
         }
     }
 
@@ -477,6 +517,8 @@ impl Writing<'_> {
             Contents::Objects(kind) => {
                 let members = held.objects.get_mut(&kind);
                 let stale = members.map(Members::take_stale).unwrap_or_default();
+                held.beside
+                    .retain(|key, _| key.kind != kind || !stale.contains(&key.name));
                 self.drop_objects(owner, kind, stale.into_iter());
             }
             Contents::Endpoints => {

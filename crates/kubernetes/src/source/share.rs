@@ -42,8 +42,8 @@ impl Share {
                     self.note(object.key().name);
                     shared.push(change);
                 }
-                Change::Keep(_, key, substitute) => {
-                    let has_substitute = substitute.is_some();
+                Change::Keep(_, key, substitutes) => {
+                    let has_substitute = !substitutes.is_empty();
                     if has_substitute || self.told.contains(&key.name) {
                         self.note(key.name.clone());
                     }
@@ -121,7 +121,7 @@ mod tests {
         assert!(one.of_changes(vec![restart.clone()]).is_empty());
         one.note(key("a").name);
         let told = one.of_changes(vec![
-            Change::Keep(owner.clone(), key("b"), None),
+            Change::Keep(owner.clone(), key("b"), Vec::new()),
             synced.clone(),
         ]);
         assert!(matches!(&told[..], [Change::Delete(_, gone)] if *gone == key("c")));

@@ -318,7 +318,8 @@ fn map<'a>(fields: Vec<(&'static str, Node<'a>)>) -> Node<'a> {
 }
 
 impl Reader<'_> {
-    /// What may stand in place of an object, of all that its document may mean; `None` where it protects nothing.
+    /// What may stand in place of an object, of all that its document may mean; `None` where it protects nothing, or nobody can
+    /// say in which namespace.
     pub(super) fn substitutes<'d, 'n: 'd>(
         &self,
         kind: Kind,
@@ -333,8 +334,10 @@ impl Reader<'_> {
             _ => vec![specs],
         };
         let document = documents.clone().next().filter(|_| !specs.is_empty())?;
-        let meta = meta.cloned();
-        let meta = meta.unwrap_or_else(|| self.unnamed(document, line));
+        let meta = match meta {
+            Some(meta) => meta.clone(),
+            None => self.unnamed(document, line)?,
+        };
         Some(Substitutes { kind, meta, specs })
     }
 
@@ -482,15 +485,14 @@ impl Reader<'_> {
         true
     }
 
-    /// The metadata of an object without a name: it is called by where it stands.
-    fn unnamed(&self, document: &Node<'_>, line: u32) -> Meta {
-        let namespace = head::near(document, "metadata").and_then(|m| head::near(m, "namespace"));
-        let namespace = namespace.and_then(Node::as_str).filter(|n| !n.is_empty());
+    /// The metadata of an object without a name: it is called by where it stands. `None` where its namespace cannot be read.
+    fn unnamed(&self, document: &Node<'_>, line: u32) -> Option<Meta> {
+        let namespace = match head::near(document, "metadata") {
+            Some(metadata) => meta::namespace_of(metadata, DEFAULT_NAMESPACE)?,
+            None => DEFAULT_NAMESPACE.into(),
+        };
         let file = self.file.file_name().unwrap_or_default().display();
-        let name = ObjectName::new(
-            namespace.unwrap_or(DEFAULT_NAMESPACE),
-            format!("{file}:{line}"),
-        );
-        Meta::new(name, self.origin(line))
+        let name = ObjectName::new(&*namespace, format!("{file}:{line}"));
+        Some(Meta::new(name, self.origin(line)))
     }
 }

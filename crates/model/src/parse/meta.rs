@@ -1,5 +1,6 @@
 //! The metadata of an object, as its manifest states it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::civil;
@@ -24,7 +25,7 @@ pub(super) struct RawMeta {
     pub(super) generation: i64,
 }
 
-/// Reads `metadata`; `None` where the object has no name.
+/// Reads `metadata`; `None` where the object has no name, or a namespace that cannot be read.
 pub(super) fn read(
     document: &Node<'_>,
     kind: Kind,
@@ -62,14 +63,6 @@ pub(super) fn read(
         }
     };
     let name = text("name");
-    let namespace = match metadata.get("namespace") {
-        Some(_) => text("namespace"),
-        // A misspelt one is reported below, and what protects is to close the namespace that was meant.
-        None => near(metadata, "namespace")
-            .and_then(Node::as_str)
-            .unwrap_or_default()
-            .to_owned(),
-    };
     let (uid, resource_version) = (shared(text("uid")), shared(text("resourceVersion")));
     let generated = !text("generateName").is_empty();
     let time = text("creationTimestamp");
@@ -79,30 +72,54 @@ pub(super) fn read(
         let help = Some("expected a time such as 2006-01-02T15:04:05Z");
         report(path.with("creationTimestamp"), node, message, help);
     }
+    // A misspelt one is reported below, too, and what protects is to close the namespace that was meant.
+    let stated = near(metadata, "namespace");
+    if let Some(node) = stated.filter(|node| !node.is_null() && node.as_str().is_none()) {
+        let message = format!("expected text, found {}", node.value);
+        let help = Some("put the value in quotes");
+        report(path.with("namespace"), node, message, help);
+    }
     if name.is_empty() {
         report(path, metadata, "the object has no name".to_owned(), None);
         return None;
     }
     let namespace = match kind.scope() {
-        Scope::Cluster => "",
-        Scope::Namespaced if namespace.is_empty() => default_namespace,
-        Scope::Namespaced => &namespace,
+        Scope::Cluster => Cow::Borrowed(""),
+        Scope::Namespaced => namespace_of(metadata, default_namespace)?,
     };
     let unknown = unknown_fields(metadata, &path);
     let mut pairs = |field: &str| pairs(metadata, field, &path, &mut report);
     let (labels, annotations) = (pairs("labels"), pairs("annotations"));
-    check_names(kind, metadata, [&name, namespace], &path, findings);
+    check_names(kind, metadata, [&name, &namespace], &path, findings);
     findings.extend(unknown);
     Some(RawMeta {
         labels,
         annotations,
-        name: ObjectName::new(namespace, name),
+        name: ObjectName::new(&*namespace, name),
         created,
         maker: generated.then(|| maker(metadata)).flatten(),
         uid,
         resource_version,
         generation: metadata.get("generation").map_or(0, generation),
     })
+}
+
+/// The namespace that `metadata` states, misspelt or not, or else the default. `None` where nobody can say which it was to be:
+/// such an object is nobody's, and closes nothing in the default namespace, which is another's.
+pub(super) fn namespace_of<'n>(
+    metadata: &'n Node<'_>,
+    default_namespace: &'n str,
+) -> Option<Cow<'n, str>> {
+    match near(metadata, "namespace").map(|node| &node.value) {
+        None | Some(Value::Null) => Some(default_namespace.into()),
+        Some(Value::String(text)) if text.is_empty() => Some(default_namespace.into()),
+        Some(Value::String(text)) => Some(Cow::Borrowed(&**text)),
+        // Without quotes YAML takes such a name for another value.
+        Some(Value::Bool(value)) => Some(value.to_string().into()),
+        Some(Value::Int(value)) => Some(value.to_string().into()),
+        Some(Value::UInt(value)) => Some(value.to_string().into()),
+        Some(Value::Float(_) | Value::Seq(_) | Value::Map(_)) => None,
+    }
 }
 
 /// A text to keep. Empty ones take no room.

@@ -200,6 +200,39 @@ fn what_closes_has_the_namespace_that_was_meant() {
 }
 
 #[test]
+fn a_namespace_that_is_not_text_closes_nothing_in_another() {
+    let cases: [(&str, &[&str]); 8] = [
+        ("{name: p, namespace: 123}", &["AuthorizationPolicy 123/p"]),
+        (
+            "{name: p, namespace: true}",
+            &["AuthorizationPolicy true/p"],
+        ),
+        ("{name: p, namespce: 123}", &["AuthorizationPolicy 123/p"]),
+        ("{name: p, namespace: 1.5}", &[]),
+        ("{name: p, namespace: [shop]}", &[]),
+        ("{name: p, namespace: {a: shop}}", &[]),
+        ("{name: p, namespce: [shop]}", &[]),
+        ("{namespace: [shop]}", &[]),
+    ];
+    for (metadata, wanted) in cases {
+        let text = format!(
+            "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {metadata}\nspec: {{action: DENY, rules: [{{}}]}}\n"
+        );
+        for validation in [Validation::Strict, Validation::Warn] {
+            let parsed = read(&text, validation);
+            let closed = parsed
+                .documents
+                .iter()
+                .filter_map(|d| d.substitute.as_ref());
+            let closed: Vec<String> = closed.map(|object| object.key().to_string()).collect();
+            assert_eq!(closed, wanted, "{text}");
+            assert_eq!(parsed.objects().count(), 0, "{text}");
+            assert!(!errors(&parsed).is_empty(), "{text}");
+        }
+    }
+}
+
+#[test]
 fn values_of_secrets_are_not_shown() {
     for data in [
         "VALUE",

@@ -1,12 +1,12 @@
 //! What each owner holds, so that what it restarts or withdraws is found without looking at anything else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
 use incr::KeyedSet;
 use model::change::ServiceKey;
-use model::{Kind, ObjectName, Owner, ShardKey};
+use model::{Kind, ObjectKey, ObjectName, Owner, ShardKey};
 
 /// The members of one collection.
 #[derive(Debug)]
@@ -73,6 +73,8 @@ pub(super) struct Held {
     pub(super) owner: Arc<Owner>,
     pub(super) objects: BTreeMap<Kind, Members<ObjectName>>,
     pub(super) shards: Members<ShardOf>,
+    /// What stands beside the substitutes of objects, as a rule needs that names several hosts.
+    pub(super) beside: BTreeMap<ObjectKey, BTreeSet<ObjectName>>,
 }
 
 impl Held {
@@ -81,6 +83,7 @@ impl Held {
             owner: Arc::new(owner.clone()),
             objects: BTreeMap::new(),
             shards: Members::default(),
+            beside: BTreeMap::new(),
         }
     }
 }

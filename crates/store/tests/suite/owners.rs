@@ -86,8 +86,8 @@ fn what_is_kept_stays_as_it_was_told() {
     ]);
     store.apply([
         restart(&owner, ENTRIES),
-        Change::Keep(owner.clone(), key("a"), None),
-        Change::Keep(owner.clone(), key("c"), None),
+        Change::Keep(owner.clone(), key("a"), Vec::new()),
+        Change::Keep(owner.clone(), key("c"), Vec::new()),
         synced(&owner, ENTRIES),
     ]);
     assert_eq!(host_of(&store, "a").as_deref(), Some("a.com"));
@@ -99,7 +99,10 @@ fn what_is_kept_stays_as_it_was_told() {
 fn a_substitute_counts_until_there_is_a_valid_version() {
     let (mut store, owner) = (store(), Owner::new(1, "a"));
     let key = entry("a", "x").key();
-    let keep = |substitute| Change::Keep(owner.clone(), key.clone(), substitute);
+    let keep = |substitute: Option<AnyObject>| {
+        let substitutes = substitute.into_iter().collect();
+        Change::Keep(owner.clone(), key.clone(), substitutes)
+    };
     store.apply([keep(Some(closed("a", "first")))]);
     assert_eq!(host_of(&store, "a").as_deref(), Some("first"));
     store.apply([
@@ -132,6 +135,39 @@ fn a_substitute_counts_until_there_is_a_valid_version() {
         Change::Delete(owner.clone(), key.clone()),
     ]);
     assert_eq!(host_of(&store, "a"), None, "it is deleted");
+}
+
+#[test]
+fn what_stands_beside_a_substitute_goes_with_it() {
+    let (mut store, owner) = (store(), Owner::new(1, "a"));
+    let key = entry("a", "x").key();
+    let keep = |names: &[&str]| {
+        let substitutes = names.iter().map(|name| closed(name, name)).collect();
+        Change::Keep(owner.clone(), key.clone(), substitutes)
+    };
+    let hosts = |store: &Store| {
+        let names = ["a", "a-2", "a-3"].into_iter();
+        names
+            .filter_map(|name| host_of(store, name))
+            .collect::<Vec<_>>()
+    };
+    store.apply([keep(&["a", "a-2", "a-3"])]);
+    assert_eq!(hosts(&store), ["a", "a-2", "a-3"]);
+    let same = store.apply([keep(&["a", "a-2", "a-3"])]);
+    assert!(same.is_empty(), "{same:?}");
+    store.apply([keep(&["a", "a-2"])]);
+    assert_eq!(hosts(&store), ["a", "a-2"], "one host fewer is named");
+    store.apply([put(&owner, entry("a", "valid"))]);
+    assert_eq!(hosts(&store), ["valid"], "it is valid");
+    store.apply([keep(&["a", "a-2"])]);
+    assert_eq!(hosts(&store), ["valid"], "what was valid is in force");
+    store.apply([Change::Delete(owner.clone(), key.clone())]);
+    store.apply([keep(&["a", "a-2"])]);
+    store.apply([restart(&owner, ENTRIES), synced(&owner, ENTRIES)]);
+    assert!(hosts(&store).is_empty(), "it was not told again");
+    store.apply([keep(&["a", "a-2"])]);
+    store.apply([Change::Delete(owner.clone(), key.clone())]);
+    assert!(hosts(&store).is_empty(), "it is deleted");
 }
 
 fn host_of(store: &Store, name: &str) -> Option<String> {

@@ -12,6 +12,8 @@ use model::{AnyObject, Change, Collection, Contents, ObjectKey, Owner, ShardKey}
 struct Held {
     objects: BTreeMap<ObjectKey, AnyObject>,
     shards: BTreeMap<(ServiceKey, ShardKey), Arc<[Endpoint]>>,
+    /// What stands beside the substitutes of objects.
+    beside: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
 }
 
 /// Every owner with what it holds, and what it has to say again.
@@ -26,32 +28,26 @@ impl Model {
     pub(crate) fn apply(&mut self, change: &Change) {
         match change {
             Change::Put(owner, object) => {
-                let mut object = object.clone();
-                object.set_cluster(owner.cluster_of(object.kind()));
-                self.stale_objects.remove(&(owner.clone(), object.key()));
-                let held = self.owners.entry(owner.clone()).or_default();
-                held.objects.insert(object.key(), object);
+                self.set_beside(owner, owner.key(&object.key()), &[]);
+                self.put(owner, object);
             }
             Change::Delete(owner, key) => {
-                let key = owner.key(key);
-                self.stale_objects.remove(&(owner.clone(), key.clone()));
-                let held = self.owners.entry(owner.clone()).or_default();
-                held.objects.remove(&key);
+                self.set_beside(owner, owner.key(key), &[]);
+                self.delete(owner, &owner.key(key));
             }
-            Change::Keep(owner, key, substitute) => {
-                let stored = owner.key(key);
+            Change::Keep(owner, key, substitutes) => {
+                let key = owner.key(key);
                 let held = self.owners.get(owner);
-                let known = held.and_then(|held| held.objects.get(&stored));
-                let is_valid = known.map(|known| known.meta().closed.is_none());
-                match substitute {
-                    Some(substitute) if is_valid != Some(true) => {
-                        self.apply(&Change::Put(owner.clone(), substitute.clone()));
-                    }
-                    None if is_valid == Some(false) => {
-                        self.apply(&Change::Delete(owner.clone(), key.clone()));
-                    }
-                    _ => _ = self.stale_objects.remove(&(owner.clone(), stored)),
+                let known = held.and_then(|held| held.objects.get(&key));
+                if known.is_some_and(|known| known.meta().closed.is_none()) {
+                    self.stale_objects.remove(&(owner.clone(), key));
+                    return;
                 }
+                match substitutes.first() {
+                    Some(own) => self.put(owner, own),
+                    None => self.delete(owner, &key),
+                }
+                self.set_beside(owner, key, substitutes.get(1..).unwrap_or_default());
             }
             Change::Endpoints {
                 owner,
@@ -94,6 +90,30 @@ impl Model {
             | Change::RemoteIngresses(_)
             | Change::Settings(_) => {}
         }
+    }
+
+    fn put(&mut self, owner: &Owner, object: &AnyObject) {
+        let mut object = object.clone();
+        object.set_cluster(owner.cluster_of(object.kind()));
+        self.stale_objects.remove(&(owner.clone(), object.key()));
+        let held = self.owners.entry(owner.clone()).or_default();
+        held.objects.insert(object.key(), object);
+    }
+
+    fn delete(&mut self, owner: &Owner, key: &ObjectKey) {
+        self.stale_objects.remove(&(owner.clone(), key.clone()));
+        let held = self.owners.entry(owner.clone()).or_default();
+        held.objects.remove(key);
+    }
+
+    fn set_beside(&mut self, owner: &Owner, key: ObjectKey, objects: &[AnyObject]) {
+        let keys: BTreeSet<_> = objects.iter().map(|o| owner.key(&o.key())).collect();
+        let held = self.owners.entry(owner.clone()).or_default();
+        let before = held.beside.insert(key, keys.clone()).unwrap_or_default();
+        for gone in before.difference(&keys) {
+            self.delete(owner, gone);
+        }
+        objects.iter().for_each(|object| self.put(owner, object));
     }
 
     fn restart(&mut self, Collection { owner, of }: &Collection) {

@@ -47,10 +47,13 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         8 => (owner.clone(), object).prop_map(|(owner, object)| Change::Put(owner, object)),
         3 => (owner.clone(), key.clone()).prop_map(|(owner, key)| Change::Delete(owner, key)),
-        2 => (owner.clone(), key).prop_map(|(owner, key)| Change::Keep(owner, key, None)),
-        1 => (owner.clone(), name, 0..2u8).prop_map(|(owner, name, spec)| {
-            let object = super::closed(name, &format!("closed{spec}.com"));
-            Change::Keep(owner, object.key(), Some(object))
+        2 => (owner.clone(), key).prop_map(|(owner, key)| Change::Keep(owner, key, Vec::new())),
+        2 => (owner.clone(), name, 0..2u8, 0..3usize).prop_map(|(owner, name, spec, beside)| {
+            let host = format!("closed{spec}.com");
+            let own = super::closed(name, &host);
+            let key = own.key();
+            let beside = (0..beside).map(|n| super::closed(&format!("{name}-{n}"), &host));
+            Change::Keep(owner, key, std::iter::once(own).chain(beside).collect())
         }),
         4 => (owner.clone(), shard.clone(), list)
             .prop_map(|(owner, shard, list)| endpoints(&owner, shard, &list)),
