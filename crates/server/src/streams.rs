@@ -12,7 +12,7 @@ use ads::server::{
 };
 use ads::{Code, Event, Response, Status};
 use futures::future::{BoxFuture, ready};
-use http::HeaderMap;
+use http::Request;
 use http::header::AUTHORIZATION;
 use model::node::Identity;
 use model::peer::network_of;
@@ -72,8 +72,9 @@ impl Subscriber for Proxies {
     fn authenticate(
         &self,
         client: &Client,
-        headers: &HeaderMap,
+        request: &Request<()>,
     ) -> BoxFuture<'static, Result<Proven, Status>> {
+        let headers = request.headers();
         if client.is_encrypted() {
             let admitted = self.peers.admits(client.peer.ip());
             let (client, headers) = (client.clone(), headers.clone());
@@ -85,7 +86,7 @@ impl Subscriber for Proxies {
             ));
         }
         let mut proven = Proven::default();
-        if ThisMachine::speaks(client, headers) {
+        if ThisMachine::speaks(client, request) {
             proven.caller = Some(Arc::new(ThisMachine));
         }
         if self.own.as_ref().is_some_and(|own| own.is_shown(headers)) {

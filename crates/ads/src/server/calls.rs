@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{HeaderMap, Method, Request, Response};
+use http::{Method, Request, Response};
 use http2::{Input, Part, Service};
 use tokio::time::Instant;
 
@@ -64,13 +64,13 @@ impl Calls {
         })
     }
 
-    fn discovery(&self, protocol: Protocol, headers: &HeaderMap) -> Result<Call, Status> {
+    fn discovery(&self, protocol: Protocol, request: &Request<()>) -> Result<Call, Status> {
         let opening = Opening {
             wait: self.reserve()?,
             server: Arc::clone(&self.server),
             protocol,
             peer: self.client.peer,
-            proving: self.server.subscriber.authenticate(&self.client, headers),
+            proving: self.server.subscriber.authenticate(&self.client, request),
             link: Arc::clone(&self.link),
             thread: self.thread.clone(),
         };
@@ -108,7 +108,7 @@ impl Service for Calls {
                 };
             }
         };
-        self.discovery(protocol, request.headers())
+        self.discovery(protocol, &request)
             .unwrap_or_else(Call::Status)
     }
 }

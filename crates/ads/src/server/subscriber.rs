@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, ready};
-use http::HeaderMap;
+use http::Request;
 use proto_envoy::envoy::config::core::v3::Node;
 use xds::Published;
 
@@ -103,13 +103,13 @@ pub enum Incident {
 
 /// Decides what proxies get.
 pub trait Subscriber: Send + Sync + 'static {
-    /// Finds out who opens a stream, from its connection and its headers, before anything of it is read. A status refuses it.
+    /// Finds out who opens a stream, from its connection and the head of its request, before anything of it is read. A status refuses it.
     fn authenticate(
         &self,
         client: &Client,
-        headers: &HeaderMap,
+        request: &Request<()>,
     ) -> BoxFuture<'static, Result<Proven, Status>> {
-        let _ = (client, headers);
+        let _ = (client, request);
         Box::pin(ready(Ok(Proven::default())))
     }
 

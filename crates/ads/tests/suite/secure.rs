@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use h2::client;
-use http::HeaderMap;
+use http::Request;
 use pilothouse_ads::Status;
 use pilothouse_ads::latest::Sender;
 use pilothouse_ads::server::{
@@ -57,7 +57,7 @@ impl Subscriber for World {
     fn authenticate(
         &self,
         client: &Client,
-        _: &HeaderMap,
+        _: &Request<()>,
     ) -> BoxFuture<'static, Result<Proven, Status>> {
         let shown = client.certificates.as_ref().unwrap().len();
         self.shown.lock().unwrap().push(shown);

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use h2::{RecvStream, SendStream, client};
-use http::HeaderMap;
+use http::Request;
 use pilothouse_ads::latest::Sender;
 use pilothouse_ads::server::{
     Client, Door, Frames, Incident, Join, Options, Proven, Session, Subscriber, Subscription, frame,
@@ -66,10 +66,11 @@ impl Subscriber for World {
     fn authenticate(
         &self,
         client: &Client,
-        headers: &HeaderMap,
+        request: &Request<()>,
     ) -> BoxFuture<'static, Result<Proven, Status>> {
         assert!(!client.is_encrypted());
-        let token = headers.get("authorization").unwrap().to_str().unwrap();
+        let token = request.headers().get("authorization").unwrap();
+        let token = token.to_str().unwrap();
         let proven = Proven {
             caller: Some(Arc::new(token.to_owned())),
             until: None,

@@ -3,18 +3,22 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::spdy::{self, Decoder, Encoder, Frame};
 use super::websocket::write;
 
-/// Streams at one time.
+/// Streams at one time, and connections to ports.
 const STREAMS: usize = 256;
+/// A connection on which nothing comes in either direction ends after so long, or up to twice as long.
+const IDLE: Duration = Duration::from_secs(60 * 60);
 /// What is read at once.
 const PIECE: usize = 32 << 10;
 /// Frames that wait to be written, and pieces that a port has not taken.
@@ -24,11 +28,16 @@ const WAITING: usize = 16;
 enum Stream {
     /// For what goes wrong with the connection of this id.
     Error(String),
-    /// For data, until the client has sent its last.
-    Data(Option<mpsc::Sender<Bytes>>),
+    /// For data.
+    Data {
+        /// Where the data goes, until the client has sent its last.
+        port: Option<mpsc::Sender<Bytes>>,
+        /// Dropped with the stream, which ends the connection to the port.
+        _open: oneshot::Sender<()>,
+    },
 }
 
-/// Forwards until either side ends the connection.
+/// Forwards until either side ends the connection, or neither says anything.
 pub(super) async fn run<S>(connection: S, ports: Arc<[(u16, SocketAddr)]>)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
@@ -41,10 +50,23 @@ where
         encoder: Encoder::default(),
         streams: HashMap::new(),
         tasks: JoinSet::new(),
+        active: Arc::default(),
     };
+    let active = session.active.clone();
     tokio::select! {
         () = session.read(reader) => {}
+        () = idle(&active) => {}
         () = write(writer, queue, |_| false) => {}
+    }
+}
+
+/// Ends once nothing has come for a while.
+async fn idle(active: &AtomicBool) {
+    loop {
+        tokio::time::sleep(IDLE).await;
+        if !active.swap(false, Ordering::Relaxed) {
+            return;
+        }
     }
 }
 
@@ -55,6 +77,8 @@ struct Session {
     streams: HashMap<u32, Stream>,
     /// The connections to ports, which end with this one.
     tasks: JoinSet<u32>,
+    /// Whether anything has come, from the client or from a port, since this was last looked at.
+    active: Arc<AtomicBool>,
 }
 
 impl Session {
@@ -65,6 +89,7 @@ impl Session {
                 Ok(0) | Err(_) => return,
                 Ok(read) => read,
             };
+            self.active.store(true, Ordering::Relaxed);
             decoder.push(&buffer[..read]);
             loop {
                 let frame = match decoder.pop() {
@@ -94,7 +119,7 @@ impl Session {
                 stream, headers, ..
             } => self.open(stream, &headers).await,
             Frame::Data { stream, data, last } => {
-                if let Some(Stream::Data(port)) = self.streams.get_mut(&stream) {
+                if let Some(Stream::Data { port, .. }) = self.streams.get_mut(&stream) {
                     if let Some(port) = port.as_ref().filter(|_| !data.is_empty()) {
                         // One that is closed takes nothing; the client is told by its stream.
                         let _ = port.send(data).await;
@@ -125,7 +150,9 @@ impl Session {
             found.map_or("", |(_, value)| value.as_str())
         };
         let kind = header("streamtype");
-        let full = self.streams.len() >= STREAMS || self.streams.contains_key(&stream);
+        // A connection may outlive its stream for a moment.
+        let full = self.streams.len().max(self.tasks.len()) >= STREAMS
+            || self.streams.contains_key(&stream);
         if full || !matches!(kind, "error" | "data") {
             return self.send(spdy::refuse(stream)).await;
         }
@@ -149,14 +176,29 @@ impl Session {
             .map(|(_, address)| *address)
             .ok_or_else(|| format!("the control plane does not listen on port {port}"));
         let (to_port, from_client) = mpsc::channel(WAITING);
-        self.streams.insert(stream, Stream::Data(Some(to_port)));
-        let send = self.send.clone();
+        let (open, reset) = oneshot::channel();
+        let data = Stream::Data {
+            port: Some(to_port),
+            _open: open,
+        };
+        self.streams.insert(stream, data);
+        let (send, active) = (self.send.clone(), self.active.clone());
         self.tasks.spawn(async move {
-            let failure = match address {
-                Ok(address) => forward(stream, address, from_client, &send).await.err(),
-                Err(why) => Some(why),
+            let carried = async {
+                let failure = match address {
+                    Ok(address) => forward(stream, address, from_client, &send, &active)
+                        .await
+                        .err(),
+                    Err(why) => Some(why),
+                };
+                let _ = send.send(spdy::data(stream, &[], true)).await;
+                failure
             };
-            let _ = send.send(spdy::data(stream, &[], true)).await;
+            let failure = tokio::select! {
+                failure = carried => failure,
+                // Reset: the client takes no more of it, and waits for the end of the other stream.
+                _ = reset => None,
+            };
             if let Some(error) = error {
                 let words = failure.unwrap_or_default();
                 let _ = send.send(spdy::data(error, words.as_bytes(), true)).await;
@@ -173,6 +215,7 @@ async fn forward(
     address: SocketAddr,
     mut from_client: mpsc::Receiver<Bytes>,
     send: &mpsc::Sender<Bytes>,
+    active: &AtomicBool,
 ) -> Result<(), String> {
     let socket = TcpStream::connect(address).await;
     let (mut reader, mut writer) = socket.map_err(|e| e.to_string())?.into_split();
@@ -187,6 +230,7 @@ async fn forward(
     let down = async move {
         let mut buffer = vec![0; PIECE];
         while let Ok(read @ 1..) = reader.read(&mut buffer).await {
+            active.store(true, Ordering::Relaxed);
             let frame = spdy::data(stream, &buffer[..read], false);
             if send.send(frame).await.is_err() {
                 return;
@@ -279,6 +323,57 @@ mod tests {
         assert_eq!((text(3), text(1)), ("abc.".to_owned(), String::new()));
         assert!(text(5).contains("refused"), "{}", text(5));
         assert_eq!(text(9), "the control plane does not listen on port 82");
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_is_reset_ends_its_connection_to_the_port() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let ports: Arc<[_]> = [(80, listener.local_addr().unwrap())].into();
+        let (mut near, far) = tokio::io::duplex(1 << 20);
+        tokio::spawn(run(far, ports));
+        let sent = pair(&mut Encoder::default(), 1, "0", "80").concat();
+        near.write_all(&sent).await.unwrap();
+        // A server that says nothing, and does not end the connection by itself.
+        let (_socket, _) = listener.accept().await.unwrap();
+        near.write_all(&spdy::refuse(3)).await.unwrap();
+        let (mut decoder, mut buffer) = (Decoder::default(), vec![0; 4096]);
+        let ended = async {
+            loop {
+                let read = near.read(&mut buffer).await.unwrap();
+                assert!(read > 0, "the session goes on");
+                decoder.push(&buffer[..read]);
+                while let Some(frame) = decoder.pop().unwrap() {
+                    if let Frame::Data {
+                        stream: 1, last, ..
+                    } = frame
+                    {
+                        assert!(last, "nothing went wrong");
+                        return;
+                    }
+                }
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
+        ended.expect("the other stream ends");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_on_which_nothing_comes_ends() {
+        let (mut near, far) = tokio::io::duplex(1 << 20);
+        tokio::spawn(run(far, Arc::from([])));
+        let begin = tokio::time::Instant::now();
+        let mut answer = vec![0; spdy::ping(1).len()];
+        for _ in 0..5 {
+            near.write_all(&spdy::ping(1)).await.unwrap();
+            near.read_exact(&mut answer).await.unwrap();
+            tokio::time::sleep(IDLE * 3 / 4).await;
+        }
+        assert!(
+            begin.elapsed() > IDLE * 3,
+            "one that says something goes on"
+        );
+        assert_eq!(near.read(&mut answer).await.unwrap(), 0);
+        assert!(begin.elapsed() < IDLE * 6);
     }
 
     #[tokio::test]

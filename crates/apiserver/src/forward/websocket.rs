@@ -1,5 +1,7 @@
 //! A WebSocket as a way for bytes: its messages are binary, and where one ends means nothing.
 
+use std::time::Duration;
+
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,6 +17,8 @@ const LARGEST_CONTROL: usize = 125;
 const PIECE: usize = 32 << 10;
 /// Frames that wait to be written.
 const WAITING: usize = 8;
+/// How long the last may take to be written to a client that does not read.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// What the answer to a key is made with.
 const SALT: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
@@ -201,9 +205,12 @@ async fn pack(mut from: impl AsyncRead + Unpin, send: mpsc::Sender<Bytes>) {
             return;
         }
     }
-    let _ = send.send(frame(CLOSE, &1000u16.to_be_bytes())).await;
-    // What waits is written, or the client is gone.
-    send.closed().await;
+    let end = async {
+        let _ = send.send(frame(CLOSE, &1000u16.to_be_bytes())).await;
+        // What waits is written, or the client is gone.
+        send.closed().await;
+    };
+    let _ = tokio::time::timeout(PATIENCE, end).await;
 }
 
 fn is_close(frame: &Bytes) -> bool {

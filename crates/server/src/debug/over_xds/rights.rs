@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use ads::server::{Client, Proven};
 use apiserver::this_machine;
-use http::{HeaderMap, Uri};
+use http::Request;
 use identity::Caller;
 use model::names::Namespace;
 use model::node::Identity;
@@ -20,10 +20,9 @@ use crate::own::Own;
 pub(crate) struct ThisMachine;
 
 impl ThisMachine {
-    /// Whether a client is one. What a proxy here passes on says so.
-    pub(crate) fn speaks(client: &Client, headers: &HeaderMap) -> bool {
-        let own = Uri::from_static("http://localhost/");
-        this_machine::check(client.peer.ip(), &own, headers).is_ok()
+    /// Whether a client is one, by its address, the name that it asks for (`:authority`) and its headers: as with pages over HTTP.
+    pub(crate) fn speaks(client: &Client, request: &Request<()>) -> bool {
+        this_machine::check(client.peer.ip(), request.uri(), request.headers()).is_ok()
     }
 }
 
@@ -124,10 +123,35 @@ mod tests {
     #[test]
     fn what_a_proxy_of_this_machine_passes_on_is_not_of_this_machine() {
         let client = |address: [u8; 4]| Client::plaintext((address, 4000).into());
-        let mut headers = HeaderMap::new();
-        assert!(ThisMachine::speaks(&client([127, 0, 0, 1]), &headers));
-        assert!(!ThisMachine::speaks(&client([10, 0, 0, 1]), &headers));
-        headers.insert("x-forwarded-for", "10.0.0.9".parse().unwrap());
-        assert!(!ThisMachine::speaks(&client([127, 0, 0, 1]), &headers));
+        let mut request = asking("http://localhost:15010/a.B/C");
+        assert!(ThisMachine::speaks(&client([127, 0, 0, 1]), &request));
+        assert!(!ThisMachine::speaks(&client([10, 0, 0, 1]), &request));
+        let forwarded = "10.0.0.9".parse().unwrap();
+        request.headers_mut().insert("x-forwarded-for", forwarded);
+        assert!(!ThisMachine::speaks(&client([127, 0, 0, 1]), &request));
+    }
+
+    #[test]
+    fn who_asks_for_another_name_is_not_of_this_machine() {
+        let client = Client::plaintext(([127, 0, 0, 1], 4000).into());
+        let speaks = |uri: &str| ThisMachine::speaks(&client, &asking(uri));
+        for own in ["http://127.0.0.1:15010/a.B/C", "http://[::1]:15010/a.B/C"] {
+            assert!(speaks(own), "{own}");
+        }
+        // A proxy that adds no header, or a name that leads here.
+        for other in [
+            "http://istiod.example.com/a.B/C",
+            "http://rebind.example.com:15010/a.B/C",
+            "http://10.0.0.1:15010/a.B/C",
+            "/a.B/C",
+        ] {
+            assert!(!speaks(other), "{other}");
+        }
+    }
+
+    fn asking(uri: &str) -> Request<()> {
+        let mut request = Request::new(());
+        *request.uri_mut() = uri.parse().unwrap();
+        request
     }
 }
