@@ -366,7 +366,7 @@ impl<'a> Reader<'a> {
         remarks.append(&mut of_written);
         let protects = substitutes.is_some();
         if protects && kind == Kind::Ingress {
-            findings.extend(self.unknown_fields(&mut remarks, line));
+            findings.extend(self.unread(&mut remarks, line));
         }
         let unread = |f: &Finding| protects && closed::leaves_unread(kind, f);
         let refused = self.refuses(&findings, &remarks)
@@ -484,7 +484,7 @@ impl<'a> Reader<'a> {
         let code = match finding.fault {
             Fault::UnknownField | Fault::Newer => code::UNKNOWN_FIELD,
             Fault::DuplicateKey => code::DUPLICATE_KEY,
-            Fault::Invalid | Fault::BadName => code::INVALID,
+            Fault::Invalid | Fault::BadName | Fault::BadPath => code::INVALID,
         };
         Diagnostic {
             object,

@@ -32,6 +32,8 @@ pub(super) enum Fault {
     DuplicateKey,
     /// A name that no API server would take.
     BadName,
+    /// A path that no request has.
+    BadPath,
     /// A value that has no meaning in its place.
     Invalid,
 }

@@ -127,6 +127,9 @@ pub(super) fn contradiction(kind: Kind, document: &Node<'_>) -> Option<Finding> 
 
 /// Whether what an object of a kind that protects says is not read in part, because of a fault that others may have.
 pub(super) fn leaves_unread(kind: Kind, finding: &Finding) -> bool {
+    if finding.fault == Fault::BadPath {
+        return true;
+    }
     let is_twice = finding.fault == Fault::DuplicateKey;
     if !is_twice && !matches!(finding.fault, Fault::Newer | Fault::UnknownField) {
         return false;

@@ -143,28 +143,31 @@ impl Reader<'_> {
         Some(span)
     }
 
-    /// Takes out the remarks about unknown fields, as findings.
-    pub(super) fn unknown_fields(&mut self, remarks: &mut Vec<Remark>, line: u32) -> Vec<Finding> {
+    /// Takes out the remarks about what an Ingress that protects leaves unread, as findings: unknown fields, and paths that no
+    /// request has, in whose place others would be open.
+    pub(super) fn unread(&mut self, remarks: &mut Vec<Remark>, line: u32) -> Vec<Finding> {
         let mut count = 0;
-        let (unknown, others): (Vec<Remark>, Vec<Remark>) =
+        let (unread, others): (Vec<Remark>, Vec<Remark>) =
             std::mem::take(remarks).into_iter().partition(|remark| {
-                let is_unknown = remark.code == code::UNKNOWN_FIELD && count < MOST_FINDINGS;
-                count += usize::from(is_unknown);
-                is_unknown
+                let is_unread = fault_of(remark).is_some() && count < MOST_FINDINGS;
+                count += usize::from(is_unread);
+                is_unread
             });
         *remarks = others;
         let at_top = Span {
             line,
             ..Span::default()
         };
-        let finding = |remark: Remark| Finding {
-            fault: Fault::UnknownField,
-            span: self.locate(&remark.path).unwrap_or(at_top),
-            path: remark.path,
-            message: remark.message,
-            help: remark.help,
+        let finding = |remark: Remark| {
+            Some(Finding {
+                fault: fault_of(&remark)?,
+                span: self.locate(&remark.path).unwrap_or(at_top),
+                path: remark.path,
+                message: remark.message,
+                help: remark.help,
+            })
         };
-        unknown.into_iter().map(finding).collect()
+        unread.into_iter().filter_map(finding).collect()
     }
 
     /// A remark as it is shown.
@@ -182,6 +185,21 @@ impl Reader<'_> {
             ..Diagnostic::new(remark.code, severity, super::told(remark.message))
         }
     }
+}
+
+/// The fault of an Ingress because of which a part of it is not read, if a remark is about one.
+fn fault_of(remark: &Remark) -> Option<Fault> {
+    let is_of_path = || {
+        let fields = remark.path.0.iter().filter_map(|step| match step {
+            Step::Field(field) => Some(&**field),
+            Step::Index(_) => None,
+        });
+        fields.eq(["spec", "rules", "http", "paths", "path"])
+    };
+    if remark.code == code::UNKNOWN_FIELD {
+        return Some(Fault::UnknownField);
+    }
+    (remark.severity == Severity::Error && is_of_path()).then_some(Fault::BadPath)
 }
 
 /// The name in JSON of a field of a message.

@@ -288,3 +288,32 @@ fn sources_that_cannot_be_read_are_refused_and_at_a_server_left_out() {
     let mut warnings = applied.diagnostics.iter();
     assert!(warnings.all(|d| d.severity == Severity::Warning));
 }
+
+#[test]
+fn an_ingress_that_protects_is_refused_for_a_path_that_no_request_has() {
+    let ingress = |annotations: &str, path: &str| {
+        let backend = "backend: {service: {name: s, port: {number: 80}}}";
+        let text = format!(
+            "{{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {{name: a, annotations: {{{annotations}}}}}, \
+             spec: {{rules: [{{host: a.test, http: {{paths: [{{path: '{path}', pathType: Prefix, {backend}}}]}}}}]}}}}"
+        );
+        let file = Path::new("f.yaml").into();
+        validate::parse(&text, &file, Validation::Warn)
+    };
+    let auth = "nginx.ingress.kubernetes.io/auth-url: 'http://auth.shop'";
+    for path in ["admin", "/a//b", "/a/../b", "/a%2Fb", ""] {
+        let parsed = ingress(auth, path);
+        let document = &parsed.documents[0];
+        assert!(document.object.is_none(), "{path:?}: {parsed:?}");
+        assert!(document.substitute.is_some(), "{path:?}: {parsed:?}");
+        let is_said = |d: &model::Diagnostic| {
+            d.severity == Severity::Error && *d.path == *"spec.rules[0].http.paths[0].path"
+        };
+        assert!(parsed.diagnostics.iter().any(is_said), "{parsed:?}");
+        // What protects nothing is used as far as it can be.
+        let open = ingress("", path);
+        assert!(open.documents[0].object.is_some(), "{path:?}: {open:?}");
+    }
+    let served = ingress(auth, "/admin");
+    assert!(served.documents[0].object.is_some(), "{served:?}");
+}
