@@ -1,5 +1,6 @@
-//! Redirects of hosts below another namespace's wildcard. Such a redirect takes requests from the wildcard's routes, so it applies only
-//! if its Gateway or namespace also has routes for the host.
+//! Redirects of hosts that another namespace routes, or that are below its wildcard. Such a redirect takes requests from these routes. So
+//! for a host that another namespace routes it applies only if the Gateway or the routes of its own namespace are older, and for one
+//! below a wildcard only if its Gateway or namespace also has routes for the host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,13 +30,48 @@ pub(super) struct Below {
     answered: BTreeMap<Namespace, BTreeMap<Arc<str>, Held>>,
 }
 
-/// Who has routes for a host.
+/// Who has routes for a host, by namespace.
 #[derive(Debug, Default)]
-struct Routed {
-    /// The namespaces of the rules.
-    namespaces: BTreeSet<Namespace>,
-    /// The Gateways that the rules name.
+struct Routed(BTreeMap<Namespace, Rules>);
+
+/// The rules of a namespace for a host.
+#[derive(Debug)]
+struct Rules {
+    oldest: Held,
+    /// The Gateways that they name.
     gateways: BTreeSet<Arc<str>>,
+}
+
+impl Routed {
+    /// Takes in a rule at a Gateway.
+    fn take(&mut self, rule: &Claim, gateway: &Arc<str>) {
+        let rules = self.0.entry(rule.namespace().clone());
+        let rules = rules.or_insert_with(|| Rules {
+            oldest: rule.clone().into(),
+            gateways: BTreeSet::new(),
+        });
+        if rule.age() < rules.oldest.claim.age() {
+            rules.oldest = rule.clone().into();
+        }
+        rules.gateways.insert(gateway.clone());
+    }
+
+    /// Whether a namespace has routes, or any rule names a Gateway.
+    fn serves(&self, namespace: &Namespace, gateway: &Arc<str>) -> bool {
+        let mut named = self.0.values().map(|rules| &rules.gateways);
+        self.0.contains_key(namespace) || named.any(|gateways| gateways.contains(gateway))
+    }
+
+    /// The oldest rule, if it is another namespace's, and older than the Gateway that redirects. Who names that Gateway asks for its
+    /// redirect.
+    fn before(&self, redirect: &Claim, gateway: &Arc<str>) -> Option<&Held> {
+        let by_age = |a: &&Rules, b: &&Rules| a.oldest.claim.age().cmp(&b.oldest.claim.age());
+        let first = self.0.values().min_by(by_age)?;
+        let claim = &first.oldest.claim;
+        let is_other =
+            claim.namespace() != redirect.namespace() && !first.gateways.contains(gateway);
+        (is_other && claim.age() < redirect.age()).then_some(&first.oldest)
+    }
 }
 
 impl Below {
@@ -88,17 +124,15 @@ impl Below {
         for head in lists.in_order().into_iter().flatten() {
             let author = Author::of_rule(head);
             for host in routed(cx, None, &server.server.hosts, head) {
-                let host: Arc<str> = canonical(host).into();
-                if let Some(known) = self.hosts.get_mut(&host) {
-                    known.namespaces.insert(author.namespace().clone());
-                    known.gateways.insert(server.gateway_name.clone());
+                let claim = Claim {
+                    object: author.key.clone(),
+                    created: author.created(cx, head.created),
+                    host: canonical(host).into(),
+                };
+                if let Some(known) = self.hosts.get_mut(&claim.host) {
+                    known.take(&claim, &server.gateway_name);
                 }
-                if self.above.contains(&host) {
-                    let claim = Claim {
-                        object: author.key.clone(),
-                        created: author.created(cx, head.created),
-                        host,
-                    };
+                if self.above.contains(&claim.host) {
                     let held = self.answered.entry(author.namespace().clone());
                     hold(held.or_default(), &claim, None);
                 }
@@ -107,7 +141,7 @@ impl Below {
     }
 
     /// The finding that a server of another namespace may not send plain requests for a host to HTTPS, as it would take them away from
-    /// whoever has a wildcard above it, and serves nothing there. `None` where it may.
+    /// whoever has older routes for it, or a wildcard above it where the other serves nothing. `None` where it may.
     pub(super) fn refuses_redirect(
         &self,
         cx: &Cx<'_, Snapshot>,
@@ -118,10 +152,19 @@ impl Below {
         let author = Author::of_gateway(&gateway);
         let namespace = author.namespace();
         let host = canonical(stated_for(host).1);
-        let serves = |known: &Routed| {
-            known.namespaces.contains(namespace) || known.gateways.contains(&server.gateway_name)
+        let redirect = Claim {
+            object: author.key.clone(),
+            created: author.created(cx, gateway.meta.created),
+            host: (*host).into(),
         };
-        if self.hosts.get(&*host).is_some_and(serves) {
+        let known = self.hosts.get(&*host);
+        let older = known.and_then(|known| known.before(&redirect, &server.gateway_name));
+        if let Some(older) = older.filter(|older| keeps_out(cx, older, &author)) {
+            let object = &older.claim.object;
+            let why = format!("{object} has routes for {host:?} on that port, and is older");
+            return Some(not_redirected(&author, &why));
+        }
+        if known.is_some_and(|known| known.serves(namespace, &server.gateway_name)) {
             return None;
         }
         for wildcard in wildcards(&host) {

@@ -91,6 +91,15 @@ pub(super) struct Held {
     given: BTreeSet<Namespace>,
 }
 
+impl From<Claim> for Held {
+    fn from(claim: Claim) -> Self {
+        Self {
+            claim,
+            given: BTreeSet::new(),
+        }
+    }
+}
+
 /// Keeps the older of two claims to a host.
 pub(super) fn hold(held: &mut BTreeMap<Arc<str>, Held>, claim: &Claim, given: Option<&str>) {
     let new = || Held {

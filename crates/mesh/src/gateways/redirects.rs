@@ -2,8 +2,9 @@
 //!
 //! A redirect concerns a host as a whole, also what other servers of the port have for it. So one of another namespace does not act
 //! on a host that the namespace of the proxy or the root namespace serves on the port, nor on one that somebody else claimed
-//! before, whether or not hosts have owners otherwise. Where they have none, it does not act on one below a wildcard of somebody
-//! else either, unless it is served beside that. What these two namespaces say acts on all.
+//! before, whether or not hosts have owners otherwise. Where they have none, it does not act on one for which somebody else's routes
+//! are older either, nor on one below a wildcard of somebody else, unless it is served beside that. What these two namespaces say
+//! acts on all.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use store::Snapshot;
 
 use super::below::Below;
 use super::home::ServedAtHome;
-use super::owned::{ClaimsAt, Owners, OwnersAt};
+use super::owned::{ClaimsAt, Owners, OwnersAt, routed};
 use super::{GatewayKey, GatewayServer, MergedGatewayOf};
 use crate::root::is_root;
 use crate::stated_hosts::stated_for;
+use crate::virtual_service::VirtualServicesFor;
 
 /// Whose redirects count for which hosts.
 #[derive(Debug)]
@@ -37,7 +39,7 @@ struct Claims {
     home: ServedAtHome,
     /// Those who were first.
     oldest: Arc<Owners>,
-    /// Those who have wildcards above hosts; `None` where hosts have owners, who decide.
+    /// Those who have routes for hosts, and wildcards above them; `None` where hosts have owners, who decide.
     below: Option<Below>,
 }
 
@@ -51,8 +53,7 @@ impl Redirects {
         let acts_on_others =
             |server: &&GatewayServer| server.https_redirect() && redirects.is_foreign(cx, server);
         let redirecting = servers.iter().copied().filter(acts_on_others);
-        let hosts = redirecting.flat_map(|server| &server.server.hosts);
-        let hosts = hosts.map(|host| -> Arc<str> { canonical(stated_for(host).1).into() });
+        let hosts = redirecting.flat_map(|server| concerned(cx, key, server));
         let hosts: BTreeSet<Arc<str>> = hosts.collect();
         if !hosts.is_empty() {
             let is_owned = cx.query(&OwnersAt(key.clone())).is_some();
@@ -94,6 +95,25 @@ impl Redirects {
     }
 }
 
+/// The hosts that the redirect of a server concerns: those that it states, and those for which rules have routes there.
+fn concerned(
+    cx: &Cx<'_, Snapshot>,
+    key: &GatewayKey,
+    server: &GatewayServer,
+) -> BTreeSet<Arc<str>> {
+    let stated = server.server.hosts.iter().map(|host| stated_for(host).1);
+    let mut hosts: BTreeSet<Arc<str>> = stated.map(|host| canonical(host).into()).collect();
+    let lists = cx.query(&VirtualServicesFor {
+        namespace: key.namespace.clone(),
+        gateway: server.gateway_name.clone(),
+    });
+    for head in lists.in_order().into_iter().flatten() {
+        let routed = routed(cx, None, &server.server.hosts, head).into_iter();
+        hosts.extend(routed.map(|host| Arc::<str>::from(canonical(host))));
+    }
+    hosts
+}
+
 /// The redirects at a gateway proxy that do not act, as the hosts are somebody else's.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RefusedRedirects(pub GatewayKey);
@@ -111,9 +131,10 @@ impl Query<Snapshot> for RefusedRedirects {
             let servers = places.iter().filter_map(|at| merged.servers.get(*at));
             let servers: Vec<&GatewayServer> = servers.collect();
             let redirects = Redirects::of(cx, &self.0, &servers);
-            for server in servers.iter().filter(|server| server.https_redirect()) {
-                let hosts = server.server.hosts.iter();
-                found.extend(hosts.filter_map(|host| redirects.refusal(cx, server, host)));
+            let redirecting = servers.iter().filter(|server| server.https_redirect());
+            for server in redirecting.filter(|server| redirects.is_foreign(cx, server)) {
+                let hosts = concerned(cx, &self.0, server).into_iter();
+                found.extend(hosts.filter_map(|host| redirects.refusal(cx, server, &host)));
             }
         }
         found.sort();
