@@ -199,9 +199,11 @@ impl Query<Snapshot> for ScopeOf {
     }
 }
 
+/// Of ServiceEntries for one host that of the proxy's own namespace counts, as it does at sidecars; Istio's gateways take the oldest.
+///
 /// Istio: pilot/pkg/model/sidecar.go DefaultSidecarScopeForGateway, 1.32.
 fn gateway_scope(cx: &Cx<'_, Snapshot>, key: &ScopeKey) -> SidecarScope {
-    let mut merged = merge::Merged::default();
+    let mut merged = merge::Merged::at_home(&key.namespace);
     for service in imports::visible(cx, &key.namespace) {
         merged.add(&service);
     }

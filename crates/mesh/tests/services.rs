@@ -11,6 +11,7 @@ use model::object::ObjectName;
 use model::service::{Address, Endpoint, Health, Registry, Resolution, Service};
 use model::settings::Features;
 use model::{Change, Origin, Owner};
+use pilothouse_mesh::scope::{ScopeKey, ScopeOf};
 use pilothouse_mesh::services::{
     EndpointsOf, EntryServices, KubeService, PodOf, WorkloadOfEntry, host_of, name_of,
 };
@@ -485,5 +486,46 @@ fn what_an_mcp_bridge_lists_itself_may_be_on_the_machine_of_a_proxy() {
             host: "a.static".into(),
         };
         assert_eq!(world.get(&EndpointsOf(key)).len(), count, "{source}");
+    }
+}
+
+/// ServiceEntries for one host in three namespaces, one of which only its own sees.
+const ONE_HOST: &str = "
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: older, namespace: evil, creationTimestamp: '2010-01-01T00:00:00Z'}
+spec: {hosts: [api.example], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: younger, namespace: bank, creationTimestamp: '2020-01-01T00:00:00Z'}
+spec: {hosts: [api.example], ports: [{number: 443, name: tls, protocol: TLS}], resolution: DNS}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: private, namespace: shop, creationTimestamp: '2030-01-01T00:00:00Z'}
+spec: {hosts: [api.example], exportTo: ['.'], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}
+";
+
+#[test]
+fn sidecars_and_gateways_take_a_host_from_the_service_entry_of_their_own_namespace() {
+    let mut world = World::new(settings(""));
+    world.put(ONE_HOST);
+    let of = [
+        ("bank", "bank"),
+        ("shop", "shop"),
+        ("evil", "evil"),
+        ("third", "evil"),
+    ];
+    for (namespace, wanted) in of {
+        for gateway in [false, true] {
+            let scope = world.get(&ScopeOf(ScopeKey {
+                namespace: namespace.into(),
+                sidecar: None,
+                gateway,
+            }));
+            let service = scope.service("api.example").unwrap();
+            assert_eq!(*service.namespace, *wanted, "{namespace} {gateway}");
+        }
     }
 }

@@ -22,13 +22,23 @@ pub(super) type ByHost = Arc<KeyedMap<Hostname, usize>>;
 /// Services in the order they were first added.
 #[derive(Default)]
 pub(super) struct Merged {
+    /// The namespace whose ServiceEntries have their hosts before those of others, whatever their age.
+    home: Option<Namespace>,
     services: Vec<Arc<Service>>,
     by_host: KeyedMap<Hostname, usize>,
 }
 
 impl Merged {
-    /// Adds a service. Of two with one host a Kubernetes service wins, then the first; ports of the same service that
-    /// different listeners import come together.
+    /// None of a proxy of that namespace, which sees those of all others.
+    pub(super) fn at_home(namespace: &Namespace) -> Self {
+        Self {
+            home: Some(namespace.clone()),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a service. Of two with one host a Kubernetes service wins, then that of the home, then the first; ports of the same
+    /// service that different listeners import come together.
     pub(super) fn add(&mut self, service: &Arc<Service>) {
         let Some(at) = self.by_host.get(&service.host) else {
             self.by_host
@@ -37,9 +47,12 @@ impl Merged {
             return;
         };
         let held = &mut self.services[*at];
+        let home = self.home.as_ref();
+        let is_home = |service: &Service| home == Some(&service.namespace);
         match (held.registry, service.registry) {
             (Registry::Kubernetes, Registry::External) => {}
             (Registry::External, Registry::Kubernetes) => *held = service.clone(),
+            _ if is_home(service) && !is_home(held) => *held = service.clone(),
             _ if held.ports == service.ports || !mergeable(held, service) => {}
             _ => {
                 let mut merged = Service::clone(held);
