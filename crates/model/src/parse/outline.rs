@@ -153,7 +153,44 @@ impl<'a> Outline<'a> {
         let mut groups = self
             .values("apiVersion")
             .map(|(_, version)| head::group_of(version));
-        groups.find_map(|group| unsaid::of_group(group, states))
+        let found = groups.find_map(|group| unsaid::of_group(group, states));
+        found.or_else(|| self.by_fields())
+    }
+
+    /// The kind of a text that names neither a kind nor a group, by fields that nothing else has. Its namespace has to be stated: no
+    /// other one is closed because of such a guess.
+    fn by_fields(&self) -> Option<Kind> {
+        let names = |key: &str| self.values(key).next().is_some();
+        let metadata = self.metadata_of(None)?;
+        self.inner(metadata, "namespace")?;
+        if names("kind") || names("apiVersion") {
+            return None;
+        }
+        let path = |field: &Field<'a>| {
+            let within = self.fields.get(field.within?)?;
+            Some((within.key, within.within, field.key))
+        };
+        let states = |field: &str| {
+            let mut paths = self.fields.iter().filter_map(path);
+            paths.any(|path| path == ("spec", None, field))
+        };
+        let rules = self.fields.iter().position(|field| {
+            field.key == "rules" && path(field).is_some_and(|path| path.0 == "spec")
+        });
+        let has_policy_rules = rules.is_some_and(|rules| {
+            let mut inner = self.fields.iter().filter(|f| f.within == Some(rules));
+            inner.any(|field| unsaid::OF_POLICY_RULES.contains(&field.key))
+        });
+        let found = unsaid::of_fields(states, has_policy_rules);
+        let is_annotated = || {
+            let mut fields = self.fields.iter();
+            fields.any(|field| {
+                is_protecting_annotation(field.key)
+                    && path(field)
+                        .is_some_and(|(of, at, _)| of == "annotations" && at == Some(metadata))
+            })
+        };
+        found.or_else(|| is_annotated().then_some(Kind::Ingress))
     }
 
     /// The metadata of the object whose kind stands there: what follows beside it, or else precedes it there, or else is indented

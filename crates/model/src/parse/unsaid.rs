@@ -51,31 +51,36 @@ pub(super) fn kind(document: &Node<'_>, group: &str) -> Option<Kind> {
         });
     }
     let states = |field: &str| spec.is_some_and(|spec| spec.get(field).is_some());
+    let rules = spec.and_then(|spec| spec.get("rules"));
+    let found = of_fields(states, rules.is_some_and(are_of_policy));
+    found.or_else(|| near(document, "metadata").map(|_| Kind::Ingress))
+}
+
+/// The kind of a spec that `states` such fields, of those that nothing else has.
+pub(super) fn of_fields(states: impl Fn(&str) -> bool, has_policy_rules: bool) -> Option<Kind> {
     if states("jwtRules") {
         Some(Kind::RequestAuthentication)
     } else if states("mtls") || states("portLevelMtls") {
         Some(Kind::PeerAuthentication)
-    } else if spec
-        .and_then(|spec| spec.get("rules"))
-        .is_some_and(are_of_policy)
-    {
+    } else if has_policy_rules {
         Some(Kind::AuthorizationPolicy)
     } else if states("trafficPolicy") {
         Some(Kind::DestinationRule)
     } else if states("targetRefs") && states("validation") {
         Some(Kind::BackendTlsPolicy)
     } else {
-        near(document, "metadata").map(|_| Kind::Ingress)
+        None
     }
 }
 
-/// Whether rules are those of an AuthorizationPolicy: of what comes from somewhere, goes somewhere, or meets conditions.
+/// The fields of rules of an AuthorizationPolicy: of what comes from somewhere, goes somewhere, or meets conditions.
+pub(super) const OF_POLICY_RULES: [&str; 3] = ["from", "to", "when"];
+
+/// Whether rules are those of an AuthorizationPolicy.
 fn are_of_policy(rules: &Node<'_>) -> bool {
     let Value::Seq(rules) = &rules.value else {
         return false;
     };
-    let fields = ["from", "to", "when"];
-    rules
-        .iter()
-        .any(|rule| fields.iter().any(|field| rule.get(field).is_some()))
+    let states = |rule: &Node<'_>| OF_POLICY_RULES.iter().any(|f| rule.get(f).is_some());
+    rules.iter().any(states)
 }

@@ -36,6 +36,51 @@ const INGRESS: &str = "metadata: {name: p, namespace: shop, annotations: {nginx.
 const BACKEND: &str = "metadata: {name: p, namespace: shop}\nspec: {targetRefs: [{group: '', kind: Service, name: s}], validation: {hostname: a.test}}\n";
 
 #[test]
+fn what_a_text_that_is_not_yaml_protects_is_closed_by_its_fields_where_its_namespace_is_stated() {
+    let broken = |metadata: &str, spec: &str| format!("metadata:\n{metadata}spec:\n{spec}  x: [\n");
+    let metadata = "  name: p\n  namespace: shop\n";
+    let rules = "  action: DENY\n  rules:\n  - from:\n    - source: {ipBlocks: [10.0.0.0/8]}\n";
+    let annotated = "  name: p\n  namespace: shop\n  annotations:\n    nginx.ingress.kubernetes.io/auth-url: http://a\n";
+    let cases = [
+        (metadata, rules, "AuthorizationPolicy shop/p"),
+        (
+            metadata,
+            "  mtls:\n    mode: STRICT\n",
+            "PeerAuthentication shop/p",
+        ),
+        (
+            metadata,
+            "  jwtRules:\n  - issuer: a\n",
+            "RequestAuthentication shop/p",
+        ),
+        (
+            metadata,
+            "  host: a.test\n  trafficPolicy:\n    tls:\n      mode: SIMPLE\n",
+            "DestinationRule shop/p",
+        ),
+        (annotated, "  rules:\n  - host: a.test\n", "Ingress shop/p"),
+    ];
+    for (metadata, spec, wanted) in cases {
+        let text = broken(metadata, spec);
+        let parsed = read(&text, Validation::Strict);
+        assert_eq!(closed(&parsed), [wanted], "{text}");
+        assert_eq!(errors(&parsed), 1, "{text}");
+    }
+    let others = [
+        // Whose it is is not said.
+        broken("  name: p\n", rules),
+        broken(metadata, "  rules:\n  - host: a.test\n"),
+        broken(metadata, "  http:\n  - mtls:\n      mode: STRICT\n"),
+        format!("kind: Other\n{}", broken(metadata, rules)),
+        format!("apiVersion: example.com/v1\n{}", broken(metadata, rules)),
+    ];
+    for text in others {
+        let parsed = read(&text, Validation::Strict);
+        assert_eq!(closed(&parsed), [""; 0], "{text}");
+    }
+}
+
+#[test]
 fn what_a_document_without_a_kind_protects_is_closed() {
     let cases = [
         ("security.istio.io/v1", DENY, "AuthorizationPolicy"),
