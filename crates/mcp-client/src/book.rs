@@ -89,6 +89,10 @@ struct Shelf {
     gone: BTreeMap<Arc<str>, Arc<str>>,
     /// Whether anything was ever said, if only that there is nothing.
     is_known: bool,
+    /// Whether everything was ever said in a way that can be read, but for the content of what has a name.
+    is_read: bool,
+    /// Whether the newest list, or any difference of the stream, has resources without a name.
+    is_damaged: bool,
     /// Whether it was told since the run began.
     is_told: bool,
     /// Whether the stream has answered.
@@ -113,6 +117,7 @@ impl Book {
     pub fn restore(&mut self, topic: usize, entries: Vec<Entry>) {
         if let Some(shelf) = self.shelves.get_mut(topic) {
             shelf.is_known = true;
+            shelf.is_read = true;
             for entry in entries {
                 shelf.put(entry);
             }
@@ -122,6 +127,11 @@ impl Book {
     /// Whether anything was ever said of a topic, if only that there is nothing.
     pub fn is_known(&self, topic: usize) -> bool {
         self.shelves.get(topic).is_some_and(|shelf| shelf.is_known)
+    }
+
+    /// Whether everything of a topic was ever read, if only that there is nothing. Resources without a name may be anything.
+    pub fn is_read(&self, topic: usize) -> bool {
+        self.shelves.get(topic).is_some_and(|shelf| shelf.is_read)
     }
 
     /// A run begins: everything is to be told again.
@@ -141,6 +151,7 @@ impl Book {
     pub fn open(&mut self) {
         for shelf in &mut self.shelves {
             shelf.is_answered = false;
+            shelf.is_damaged = false;
             shelf.stamp = None;
             shelf.doubted = None;
         }
@@ -317,11 +328,15 @@ impl Shelf {
                 steps.push(Step::Put(entry));
             }
         }
-        let was_known = std::mem::replace(&mut self.is_known, true);
+        self.is_known = true;
+        self.is_damaged = said.nameless > 0 || (self.is_damaged && !said.is_whole);
+        let was_read = self.is_read;
+        self.is_read |= !self.is_damaged;
         if !said.stamp.is_empty() {
             self.stamp = Some(said.stamp);
         }
-        let is_changed = !was_known || !steps.is_empty();
+        // A list of which not everything was read is none for the next start.
+        let is_changed = self.is_read && (!was_read || !steps.is_empty());
         if !self.is_told {
             steps = self.tell();
         }

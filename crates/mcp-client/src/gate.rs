@@ -44,7 +44,7 @@ impl Gate {
         if self.is_open {
             return Vec::new();
         }
-        let unread = self.protecting.iter().filter(|(n, _)| !book.is_known(*n));
+        let unread = self.protecting.iter().filter(|(n, _)| !book.is_read(*n));
         unread.map(|(_, kind)| *kind).collect()
     }
 
@@ -194,6 +194,25 @@ mod tests {
         said(&gate, &mut book, RULE, list(&[]));
         assert!(said(&gate, &mut book, POLICY, list(&["shop/p", "shop/q"])).is_empty());
         assert_eq!(gate.awaited(&book), [Kind::AuthorizationPolicy]);
+    }
+
+    #[test]
+    fn an_answer_of_which_not_every_name_can_be_read_is_none() {
+        let mut book = Book::new(topics().len(), Limits::default());
+        let gate = Gate::closed(&topics());
+        said(&gate, &mut book, RULE, list(&[]));
+        let damaged = Said {
+            nameless: 1,
+            ..list(&["shop/p"])
+        };
+        let outcome = book.take(POLICY, damaged, Duration::ZERO);
+        assert!(!outcome.is_changed, "it is not kept on disk");
+        assert!(gate.pass(POLICY, outcome.steps, &mut book).is_empty());
+        assert_eq!(gate.awaited(&book), [Kind::AuthorizationPolicy]);
+        let whole = book.take(POLICY, list(&["shop/p", "shop/q"]), Duration::ZERO);
+        assert!(whole.is_changed);
+        let told = gate.pass(POLICY, whole.steps, &mut book);
+        assert_eq!(told[POLICY], (POLICY, all(&["shop/p", "shop/q"])));
     }
 
     #[test]

@@ -100,7 +100,6 @@ impl<'a, 'b> Session<'a, 'b> {
             ping: Some(PING),
         };
         let mut connection = Connection::open(&dialer, self.options.delta, limits).await?;
-        self.book.open();
         self.ask(&mut connection);
         let mut silence = Some(Instant::now() + SILENCE);
         loop {
@@ -168,6 +167,8 @@ impl<'a, 'b> Session<'a, 'b> {
             tracing::warn!(source = %self.options.reader.owner, type_url, "A control plane sends an older state than the one in force; it takes effect unless a newer one arrives.");
         }
         self.teller.note_faults(topic, &faults);
+        // Before it is told, so that what is refused does not pass for what is in sync.
+        self.teller.stand(self.gate, self.book).await?;
         self.act(n, outcome, noticed).await?;
         let took = noticed.elapsed();
         if took > BUSY {

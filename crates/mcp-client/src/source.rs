@@ -94,11 +94,7 @@ impl Source for PeerSource {
 
     fn collections(&self) -> Vec<Contents> {
         let topics = self.options.topics.iter();
-        let contents = topics.filter_map(|topic| match topic {
-            Topic::Objects(kind) => Some(Contents::Objects(*kind)),
-            Topic::MeshConfig => None,
-        });
-        contents.collect()
+        topics.filter_map(|topic| topic.contents()).collect()
     }
 
     fn run(self: Box<Self>, out: Sink, stop: CancellationToken) -> Running {
@@ -128,6 +124,9 @@ impl PeerSource {
                 epoch: Instant::now(),
             }),
         };
+        // Before it is told: what no stream has answered is in force as it was kept.
+        kept.book.open();
+        teller.stand(&kept.gate, &kept.book).await?;
         if !kept.gate.is_open() {
             // What was kept is enough to open the gate, or is not in force.
             let (gate, book, nothing) = (&mut kept.gate, &mut kept.book, Vec::new());
@@ -151,6 +150,8 @@ impl PeerSource {
                     let wait = AGAIN.wait(&options.address, 0);
                     let retry_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
                     tracing::info!(source = %options.reader.owner, %error, retry_ms, "The stream of a control plane ended; what it said stays in force.");
+                    kept.book.open();
+                    teller.stand(&kept.gate, &kept.book).await?;
                     tokio::time::sleep(wait).await;
                 }
                 end => return Err(failed(end, kept)),

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use model::{Change, Contents, Diagnostic, Kind, Origin, Severity};
-use source_api::{Closed, Sink, SourceEvent};
+use source_api::{Closed, Refusal, Sink, SourceEvent, Standing};
 
 use crate::book::{Book, Step};
 use crate::gate::{Gate, names};
@@ -25,6 +25,10 @@ pub(crate) struct Teller<'a> {
     of_objects: BTreeMap<(Topic, Arc<str>), Vec<Diagnostic>>,
     /// What was wrong with the last response of each topic.
     of_responses: BTreeMap<Topic, Diagnostic>,
+    /// The same for the status of the source.
+    refusals: BTreeMap<Topic, Refusal>,
+    /// What the status of the source says so far.
+    standing: Standing,
     /// The kinds without which nothing is told, as the status of the source has them.
     awaited: Vec<Kind>,
     /// That nothing is in force, once that has lasted.
@@ -39,6 +43,8 @@ impl<'a> Teller<'a> {
             out,
             of_objects: BTreeMap::new(),
             of_responses: BTreeMap::new(),
+            refusals: BTreeMap::new(),
+            standing: Standing::default(),
             awaited: Vec::new(),
             withheld: None,
             // What was found before this run counts no more.
@@ -58,6 +64,40 @@ impl<'a> Teller<'a> {
             None => self.of_responses.remove(&topic),
         };
         self.is_news |= before.is_some() || !faults.is_empty();
+        match faults {
+            [] => _ = self.refusals.remove(&topic),
+            [first, others @ ..] => {
+                let more = match others.len() {
+                    0 => String::new(),
+                    count => format!("; {count} more"),
+                };
+                let refusal = self.refusals.entry(topic).or_insert_with(|| Refusal {
+                    of: topic.type_url(),
+                    why: String::new(),
+                    since: SystemTime::now(),
+                });
+                refusal.why = format!("{first}{more}");
+            }
+        }
+    }
+
+    /// Tells how far what is in force is what the control plane says: what of it the stream has not answered, and what it
+    /// answered that was refused.
+    pub(crate) async fn stand(&mut self, gate: &Gate, book: &Book) -> Result<(), Closed> {
+        let is_in_force = gate.awaited(book).is_empty();
+        let unanswered = book
+            .unanswered()
+            .filter(|n| is_in_force && book.is_known(*n));
+        let kept = unanswered.filter_map(|n| self.options.topics[n].contents());
+        let standing = Standing {
+            kept: kept.collect(),
+            refused: self.refusals.values().cloned().collect(),
+        };
+        if standing == self.standing {
+            return Ok(());
+        }
+        self.standing = standing.clone();
+        self.out.send(SourceEvent::Stands(standing)).await
     }
 
     /// Tells what follows about a topic as far as the gate lets it pass, and the rest of the book when that opens the gate.

@@ -1,7 +1,7 @@
 //! What a control plane is asked for.
 
 use mcp::{MESH_CONFIG, Spelling};
-use model::Kind;
+use model::{Contents, Kind};
 
 /// A type of resources.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -18,6 +18,14 @@ impl Topic {
         match self {
             Topic::Objects(kind) => Spelling::preferred(kind).to_string(),
             Topic::MeshConfig => MESH_CONFIG.to_owned(),
+        }
+    }
+
+    /// What a source reports of it; the mesh configuration goes another way.
+    pub(crate) fn contents(self) -> Option<Contents> {
+        match self {
+            Topic::Objects(kind) => Some(Contents::Objects(kind)),
+            Topic::MeshConfig => None,
         }
     }
 

@@ -20,7 +20,7 @@ use proto_envoy::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse, Resource,
 };
 use proto_istio::mesh::MeshConfig;
-use source_api::{Delivery, Sink, Source, SourceError, SourceEvent};
+use source_api::{Delivery, Sink, Source, SourceError, SourceEvent, Standing};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -148,6 +148,16 @@ impl Running {
             assert!(event.changes().is_empty(), "{event:?}");
             if let SourceEvent::Waits(contents) = event {
                 return contents.iter().map(ToString::to_string).collect();
+            }
+        }
+    }
+
+    /// What is said next of how far what is in force is what the peer has.
+    async fn stands(&mut self) -> Standing {
+        loop {
+            let delivery = timeout(PATIENCE, self.deliveries.recv()).await.unwrap();
+            if let SourceEvent::Stands(standing) = delivery.unwrap().event {
+                return standing;
             }
         }
     }
@@ -384,6 +394,66 @@ async fn what_cannot_be_read_is_refused_by_name_and_keeps_what_was_there() {
     stream.answer(POLICY, "1", vec![policy]).await;
     let told = running.told().await;
     assert_eq!(told[0], "keep AuthorizationPolicy shop/p true");
+}
+
+#[tokio::test]
+async fn the_status_has_what_is_refused_until_an_answer_is_taken() {
+    let (listener, address) = listen().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut running = setup(address, folder.path(), false).run();
+    let mut stream = Stream::accept(&listener).await;
+    stream.asked().await;
+    stream.answer(POLICY, "1", Vec::new()).await;
+    let garbage = || Any {
+        type_url: "type.googleapis.com/istio.mcp.v1alpha1.Resource".into(),
+        value: vec![0xff, 0xff],
+    };
+    stream.answer(ENTRY, "1", vec![garbage()]).await;
+    let first = running.stands().await.refused;
+    assert_eq!((first.len(), &*first[0].of), (1, ENTRY));
+    assert!(first[0].why.contains("a resource"), "{first:?}");
+    stream.answer(ENTRY, "2", vec![garbage(), garbage()]).await;
+    let second = running.stands().await.refused;
+    assert!(second[0].why.ends_with("; 1 more"), "{second:?}");
+    assert_eq!(second[0].since, first[0].since, "since the first of them");
+    let entry = service_entry("a", "a.com");
+    stream.answer(ENTRY, "3", vec![entry]).await;
+    assert_eq!(running.stands().await, Standing::default());
+}
+
+#[tokio::test]
+async fn what_is_in_force_from_disk_is_said_to_be_until_the_peer_answers() {
+    let (listener, address) = listen().await;
+    let folder = tempfile::tempdir().unwrap();
+    let running = setup(address, folder.path(), false).run();
+    let mut stream = Stream::accept(&listener).await;
+    stream.asked().await;
+    let entry = service_entry("a", "a.com");
+    stream.answer(ENTRY, "1", vec![entry.clone()]).await;
+    stream.answer(POLICY, "1", Vec::new()).await;
+    drop(stream);
+    let ended = timeout(PATIENCE, running.ended).await.unwrap().unwrap();
+    assert!(ended.is_err());
+
+    // Another process, and a peer that takes its time.
+    let mut running = setup(address, folder.path(), false).run();
+    let first = timeout(PATIENCE, running.deliveries.recv()).await.unwrap();
+    let SourceEvent::Stands(standing) = first.unwrap().event else {
+        panic!("it is said before anything is told");
+    };
+    let kept = |standing: Standing| {
+        let kept = standing.kept.iter().map(ToString::to_string);
+        kept.collect::<Vec<String>>()
+    };
+    let entries = "serviceentries.networking.istio.io";
+    assert_eq!(kept(standing), [entries, POLICIES]);
+    assert_eq!(running.told().await[0], "put ServiceEntry shop/a");
+    let mut stream = Stream::accept(&listener).await;
+    stream.asked().await;
+    stream.answer(ENTRY, "1", vec![entry]).await;
+    assert_eq!(kept(running.stands().await), [POLICIES]);
+    stream.answer(POLICY, "1", Vec::new()).await;
+    assert_eq!(running.stands().await, Standing::default());
 }
 
 #[tokio::test]

@@ -357,6 +357,12 @@ impl Shared {
                 }
                 return Ok(());
             }
+            SourceEvent::Stands(standing) => {
+                if self.entries().has_run(&owner, run) {
+                    self.progress(&owner, |progress| progress.stand(standing));
+                }
+                return Ok(());
+            }
         };
         let own = |change: &Change| change.owner().is_none_or(|whose| *whose == owner);
         let changes: Vec<Change> = changes.into_iter().filter(own).collect();

@@ -8,7 +8,7 @@ pub mod object;
 mod sink;
 
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use model::{Change, Contents, Diagnostic, Owner, SourceId};
 use tokio_util::sync::CancellationToken;
@@ -33,6 +33,28 @@ pub enum SourceEvent {
     Findings(SourceId, Vec<Diagnostic>),
     /// What it must read before it reports anything that it has; replaces what it said of that before. Nothing when it reports.
     Waits(Vec<Contents>),
+    /// How far what it reported is what its origin has; replaces what it said of that before.
+    Stands(Standing),
+}
+
+/// How far what a source reported is what its origin has. What was reported is in force either way.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Standing {
+    /// What was kept from an earlier connection or process, and not answered since.
+    pub kept: Vec<Contents>,
+    /// What its origin sent and the source refused.
+    pub refused: Vec<Refusal>,
+}
+
+/// Something that a source was sent and refused: what it had before stays in force.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The type that it was about.
+    pub of: String,
+    /// Why the newest of it was refused.
+    pub why: String,
+    /// Since when everything of the type has been refused.
+    pub since: SystemTime,
 }
 
 impl SourceEvent {
@@ -40,7 +62,7 @@ impl SourceEvent {
     pub fn changes(&self) -> &[Change] {
         match self {
             SourceEvent::Changes(changes) | SourceEvent::Read { changes, .. } => changes,
-            SourceEvent::Findings(..) | SourceEvent::Waits(_) => &[],
+            SourceEvent::Findings(..) | SourceEvent::Waits(_) | SourceEvent::Stands(_) => &[],
         }
     }
 }

@@ -89,7 +89,7 @@ impl Mirror {
                 self.absent = absent.iter().map(|found| &*found.message).collect();
                 self.findings = others;
             }
-            SourceEvent::Waits(_) => {}
+            SourceEvent::Waits(_) | SourceEvent::Stands(_) => {}
         }
     }
 

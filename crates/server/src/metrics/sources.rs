@@ -16,7 +16,7 @@ impl Sources {
         let in_sync = IntGaugeVec::new(
             Opts::new(
                 "pilothouse_source_in_sync",
-                "1 while everything that a source holds has been read, else 0.",
+                "1 while everything that a source holds has been read, nothing of it was refused and nothing is still as it was kept on disk; else 0.",
             ),
             &["source"],
         )?;
@@ -50,6 +50,12 @@ impl Sources {
     #[cfg(test)]
     pub(crate) fn failures(&self, source: &str, reason: &str) -> u64 {
         self.failures.with_label_values(&[source, reason]).get()
+    }
+
+    /// Whether a source is shown to be in sync.
+    #[cfg(test)]
+    pub(crate) fn shows_sync(&self, source: &str) -> bool {
+        self.in_sync.with_label_values(&[source]).get() == 1
     }
 
     /// The source is there no more.

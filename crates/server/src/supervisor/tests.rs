@@ -1,9 +1,10 @@
 //! Sources that panic, end, hang, lie, come and go.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use model::{Collection, Contents, Kind, ObjectName};
-use source_api::Running;
+use source_api::{Refusal, Running, Standing};
 use testkit::World;
 use tokio::sync::oneshot;
 
@@ -264,6 +265,94 @@ async fn what_a_source_must_read_before_it_reports_anything_is_shown() {
     );
     let waits = |s: &SourceStatus| s.state == SourceState::Syncing(vec![PODS]);
     world.until(&held, waits).await;
+}
+
+#[tokio::test]
+async fn what_is_refused_or_only_kept_is_not_in_sync_and_holds_up_no_start() {
+    let world = Supervised::start();
+    let peer = Owner::new(10, "peer");
+    let (say, said) = tokio::sync::mpsc::unbounded_channel::<Standing>();
+    let (owner, said) = (peer.clone(), Arc::new(Mutex::new(Some(said))));
+    world.add(
+        &peer,
+        Arc::new(move |_, out, _| {
+            let (owner, said) = (owner.clone(), said.lock().unwrap().take());
+            Box::pin(async move {
+                let mut said = said.expect("one run");
+                let kept = vec![PODS];
+                let refused = Vec::new();
+                out.send(SourceEvent::Stands(Standing { kept, refused }))
+                    .await?;
+                let all = vec![
+                    put(&owner, "a"),
+                    synced(&owner, PODS),
+                    synced(&owner, ENTRIES),
+                ];
+                out.send(SourceEvent::Changes(all)).await?;
+                while let Some(standing) = said.recv().await {
+                    out.send(SourceEvent::Stands(standing)).await?;
+                }
+                Ok(())
+            })
+        }),
+    );
+    let kept = |s: &SourceStatus| s.state == SourceState::Kept(vec![PODS]) && s.was_in_sync;
+    world.until(&peer, kept).await;
+    assert!(world.has("a").await, "it is in force");
+    world.supervisor.synced().await.unwrap();
+    let shows_sync = || world.metrics.sources.shows_sync(&peer.to_string());
+    assert!(!shows_sync());
+    let status = world.supervisor.source(&peer).unwrap();
+    assert_eq!(status.words(), "in force as it was kept, waiting for pods");
+    assert_eq!(status.json()["state"], "kept");
+    assert_eq!(status.json()["pending"], serde_json::json!(["pods"]));
+
+    let refusal = Refusal {
+        of: "v1/Pod".into(),
+        why: "it is garbage".into(),
+        since: SystemTime::UNIX_EPOCH,
+    };
+    let refused = Standing {
+        kept: Vec::new(),
+        refused: vec![refusal],
+    };
+    say.send(refused).unwrap();
+    let refuses = |s: &SourceStatus| matches!(s.state, SourceState::Refusing { .. });
+    world.until(&peer, refuses).await;
+    assert!(!shows_sync());
+    let status = world.supervisor.source(&peer).unwrap();
+    let words = "refused v1/Pod since 1970-01-01T00:00:00Z (it is garbage)";
+    assert_eq!(status.words(), words);
+    let shown = serde_json::json!([
+        {"type": "v1/Pod", "since": "1970-01-01T00:00:00Z", "reason": "it is garbage"}
+    ]);
+    assert_eq!(status.json()["state"], "refused");
+    assert_eq!(status.json()["refused"], shown);
+
+    say.send(Standing::default()).unwrap();
+    let in_sync = |s: &SourceStatus| s.state == SourceState::InSync;
+    world.until(&peer, in_sync).await;
+    assert!(shows_sync());
+}
+
+#[tokio::test]
+async fn a_source_that_fails_again_and_again_shows_since_when() {
+    let mut progress = Progress::new(vec![PODS], None);
+    let owner = Owner::new(10, "fails");
+    let since = |progress: &Progress| progress.status(&owner).json()["since"].clone();
+    progress.begin(1);
+    progress.fail("one".into(), Instant::now());
+    let first = since(&progress);
+    assert!(first.is_string(), "{first}");
+    progress.begin(2);
+    assert!(since(&progress).is_null(), "it is tried again");
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    progress.fail("two".into(), Instant::now());
+    assert_eq!(since(&progress), first);
+    progress.begin(3);
+    progress.step(&[synced(&owner, PODS)]);
+    progress.fail("three".into(), Instant::now());
+    assert_ne!(since(&progress), first, "it was in sync meanwhile");
 }
 
 #[tokio::test]

@@ -162,7 +162,10 @@ impl Running {
                 Some(Change::Keys(source, keys)) => (source, keys),
                 other => panic!("{other:?}"),
             },
-            SourceEvent::Read { .. } | SourceEvent::Findings(..) | SourceEvent::Waits(_) => {
+            SourceEvent::Read { .. }
+            | SourceEvent::Findings(..)
+            | SourceEvent::Waits(_)
+            | SourceEvent::Stands(_) => {
                 panic!("keys have no findings")
             }
         }

@@ -386,7 +386,10 @@ impl Running {
                 }
                 other => panic!("{other:?}"),
             },
-            SourceEvent::Read { .. } | SourceEvent::Findings(..) | SourceEvent::Waits(_) => {
+            SourceEvent::Read { .. }
+            | SourceEvent::Findings(..)
+            | SourceEvent::Waits(_)
+            | SourceEvent::Stands(_) => {
                 panic!("not said of modules")
             }
         }

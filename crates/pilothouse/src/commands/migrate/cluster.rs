@@ -102,7 +102,7 @@ async fn gathered(client: kubernetes::Client, options: Options) -> anyhow::Resul
                     take(change, &mut objects, &mut missing);
                 }
             }
-            SourceEvent::Waits(_) => {}
+            SourceEvent::Waits(_) | SourceEvent::Stands(_) => {}
         }
     }
     stop.cancel();
