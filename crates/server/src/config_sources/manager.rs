@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use futures::future::join_all;
 use mcp_client::cache::Cache;
 use mcp_client::{Asker, Limits, Memory, NO_ADDRESS, Options, PeerSource, Reader, Topic};
 use model::{Diagnostic, Owner};
@@ -52,6 +51,15 @@ struct Known {
     memory: Memory,
 }
 
+/// A source that is named no more. It is removed once those that were named in its place have told what they have.
+struct Leaving {
+    known: Known,
+    /// Whom it waits for.
+    successors: Vec<Owner>,
+    /// When it waits no longer.
+    deadline: Option<Instant>,
+}
+
 impl Manager {
     /// Of the sources of a supervisor; what control planes say of the mesh goes to where settings are made from.
     pub fn new(
@@ -78,66 +86,79 @@ impl Manager {
         acted: watch::Sender<Acted>,
         stop: CancellationToken,
     ) {
-        let mut known = BTreeMap::new();
+        let (mut known, mut leaving) = (BTreeMap::new(), Vec::new());
         loop {
             let sources = named(&settled.borrow_and_update());
             if acted.borrow().as_ref() != Some(&sources) {
                 let plan = plan(&self.options, &sources);
-                let gone = self.reconcile(&mut known, plan);
+                self.reconcile(&mut known, &mut leaving, plan);
                 acted.send_replace(Some(sources));
-                tokio::select! {
-                    () = self.remove(&known, gone) => {}
-                    () = stop.cancelled() => return,
-                }
             }
             tokio::select! {
+                n = self.due(&leaving) => {
+                    let gone = leaving.remove(n).known.wanted.owner;
+                    // Whole, or not at all.
+                    tokio::select! {
+                        () = self.remove(&gone) => {}
+                        () = stop.cancelled() => return,
+                    }
+                }
                 changed = settled.changed() => if changed.is_err() { return },
                 () = stop.cancelled() => return,
             }
         }
     }
 
-    /// Adds and changes sources, and returns who is to be removed.
-    fn reconcile(&self, known: &mut BTreeMap<Place, Known>, plan: Plan) -> Vec<Owner> {
+    /// Adds and changes sources, and notes which are to leave.
+    fn reconcile(
+        &self,
+        known: &mut BTreeMap<Place, Known>,
+        leaving: &mut Vec<Leaving>,
+        plan: Plan,
+    ) {
         (self.on_findings)(plan.found);
-        let mut gone = Vec::new();
-        known.retain(|place, known| {
-            let stays = plan.wanted.contains_key(place);
-            if !stays {
-                gone.push(known.wanted.owner.clone());
-            }
-            stays
-        });
+        let gone = known.extract_if(.., |place, _| !plan.wanted.contains_key(place));
+        let mut gone: Vec<Known> = gone.map(|(_, known)| known).collect();
+        let mut added = Vec::new();
         for (place, wanted) in plan.wanted {
             let before = known.get(&place);
             if before.is_some_and(|before| before.wanted == wanted) {
                 continue;
             }
-            let same_owner = before.filter(|before| before.wanted.owner == wanted.owner);
-            // What it has said is known as long as it is the same owner who tells it.
-            let memory = same_owner.map(|before| before.memory.clone());
+            let owner = wanted.owner.clone();
+            let is_same = |known: &Known| known.wanted.owner == owner;
+            // What it has said is known as long as it is the same owner who tells it, also one that was about to leave.
+            let same_owner = match before.is_some_and(is_same) {
+                true => known.remove(&place),
+                false => take(leaving, &owner),
+            };
+            let memory = same_owner.map(|before| before.memory);
             let is_replaced = memory.is_some();
             let memory = memory.unwrap_or_default();
             let make = self.make(&place, &wanted, &memory);
-            let owner = wanted.owner.clone();
             if is_replaced {
                 self.supervisor.replace(make);
                 tracing::info!(source = %owner, "A source is read as its new entry says.");
+            } else if self.add(&place, make) {
+                added.push(owner);
             } else {
-                gone.extend(before.map(|before| before.wanted.owner.clone()));
-                if !self.add(&place, make) {
-                    continue;
-                }
+                continue;
             }
-            known.insert(place, Known { wanted, memory });
+            gone.extend(known.insert(place, Known { wanted, memory }));
         }
-        gone
+        let patience = self.options.config_sources.config_source_start_timeout;
+        let deadline = patience.map(|patience| Instant::now() + patience);
+        leaving.extend(gone.into_iter().map(|known| Leaving {
+            known,
+            successors: added.clone(),
+            deadline,
+        }));
     }
 
     fn add(&self, place: &Place, make: Make) -> bool {
         // A folder is there or not; others may not answer.
         let patience = match place {
-            Place::Peer(_) => Some(self.options.config_sources.config_source_start_timeout),
+            Place::Peer(_) => self.options.config_sources.config_source_start_timeout,
             Place::Folder(_) => None,
         };
         match self.supervisor.add_patient(make, patience) {
@@ -153,28 +174,34 @@ impl Manager {
         }
     }
 
-    /// Removes sources once those that take their place have told what they have, or do not in time.
-    async fn remove(&self, known: &BTreeMap<Place, Known>, gone: Vec<Owner>) {
-        if gone.is_empty() {
-            return;
-        }
-        let patience = self.options.config_sources.config_source_start_timeout;
-        let read = async {
-            let is_late = |known: &Known| {
-                let status = self.supervisor.source(&known.wanted.owner);
-                status.is_some_and(|status| !status.was_in_sync)
-            };
-            while known.values().any(is_late) {
-                tokio::time::sleep(LOOK).await;
-            }
+    /// Resolves to a source that is to be removed: those that take its place have told what they have, or do not in a time
+    /// that is stated. Never where there is none.
+    async fn due(&self, leaving: &[Leaving]) -> usize {
+        let is_late = |owner: &Owner| {
+            let status = self.supervisor.source(owner);
+            status.is_some_and(|status| !status.was_in_sync)
         };
-        // Those that are late are told of where sources are shown.
-        let _ = tokio::time::timeout(patience, read).await;
-        for owner in &gone {
-            self.meshes.forget(owner);
-            tracing::info!(source = %owner, "A source is read no more.");
+        if leaving.is_empty() {
+            return std::future::pending().await;
         }
-        join_all(gone.iter().map(|owner| self.supervisor.remove(owner))).await;
+        loop {
+            let now = Instant::now();
+            let due = leaving.iter().position(|leaving| {
+                let is_due = leaving.deadline.is_some_and(|deadline| deadline <= now);
+                is_due || !leaving.successors.iter().any(is_late)
+            });
+            match due {
+                Some(n) => return n,
+                // Those that are late are shown where sources are.
+                None => tokio::time::sleep(LOOK).await,
+            }
+        }
+    }
+
+    async fn remove(&self, owner: &Owner) {
+        self.meshes.forget(owner);
+        tracing::info!(source = %owner, "A source is read no more.");
+        self.supervisor.remove(owner).await;
     }
 
     fn make(&self, place: &Place, wanted: &Wanted, memory: &Memory) -> Make {
@@ -223,4 +250,12 @@ impl Manager {
             on_mesh: self.meshes.of(&wanted.owner),
         }
     }
+}
+
+/// The source of an owner, which leaves no more.
+fn take(leaving: &mut Vec<Leaving>, owner: &Owner) -> Option<Known> {
+    let n = leaving
+        .iter()
+        .position(|leaving| leaving.known.wanted.owner == *owner)?;
+    Some(leaving.remove(n).known)
 }

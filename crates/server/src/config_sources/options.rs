@@ -57,9 +57,11 @@ pub struct ConfigSourceOptions {
     #[arg(long, env = "PILOTHOUSE_CONFIG_SOURCE_TOKEN_FILE", value_name = "FILE")]
     pub config_source_token_file: Option<PathBuf>,
 
-    /// How long the start waits for a control plane that is a source.
-    #[arg(long, env = "PILOTHOUSE_CONFIG_SOURCE_START_TIMEOUT", value_name = "DURATION", default_value = "10s", value_parser = duration)]
-    pub config_source_start_timeout: Duration,
+    /// After which time the start, and a change of sources, goes on without a control plane that has not answered and of which
+    /// nothing is kept on disk: proxies that are connected then lose what it had. Default: never; proxies stay as they are
+    /// until it answers.
+    #[arg(long, env = "PILOTHOUSE_CONFIG_SOURCE_START_TIMEOUT", value_name = "DURATION", value_parser = duration)]
+    pub config_source_start_timeout: Option<Duration>,
 
     /// What control planes are asked for: Istio's kinds, or those of the Gateway API as well. An istiod tells what it makes of the
     /// Gateway API among Istio's kinds already.

@@ -1,4 +1,4 @@
-//! Sources that the mesh config names: they come and go with it, and one that is down delays nobody for long.
+//! Sources that the mesh config names: they come and go with it, and one that is down takes nothing away.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
@@ -139,14 +139,61 @@ async fn sources_come_and_go_with_the_mesh_config_and_the_first_one_wins() {
     assert_eq!(running.hosts(0).await, Vec::<String>::new());
 }
 
+/// Where nobody listens: a port that was just let go.
+fn nobody() -> std::net::SocketAddr {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    socket.local_addr().unwrap()
+}
+
+#[tokio::test]
+async fn without_a_stated_time_the_start_waits_for_a_control_plane() {
+    let dir = tempfile::tempdir().unwrap();
+    let mesh = dir.path().join("mesh.yaml");
+    let text = format!("configSources:\n- address: xds://{}\n", nobody());
+    std::fs::write(&mesh, text).unwrap();
+    let start = Running::start(&mesh, &[]);
+    let started = tokio::time::timeout(Duration::from_secs(2), start).await;
+    assert!(started.is_err(), "it went on without the control plane");
+}
+
+#[tokio::test]
+async fn what_a_source_had_stays_until_the_one_in_its_place_has_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two, mesh) = (
+        dir.path().join("1"),
+        dir.path().join("2"),
+        dir.path().join("mesh.yaml"),
+    );
+    write(&one, "one.com");
+    write(&two, "two.com");
+    let name = |address: &str| {
+        std::fs::write(&mesh, format!("configSources:\n- address: {address}\n")).unwrap();
+    };
+    name(&format!("fs://{}", one.display()));
+    let running = Running::start(&mesh, &[]).await;
+    assert_eq!(running.hosts(1).await, ["one.com"]);
+    name(&format!("xds://{}", nobody()));
+    let start = Instant::now();
+    while running.sources().len() < 2 {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(running.sources().len(), 2, "the first one is still there");
+    assert_eq!(running.hosts(1).await, ["one.com"]);
+    // Another edit is heard meanwhile.
+    name(&format!("fs://{}", two.display()));
+    while running.hosts(1).await != ["two.com"] || running.sources().len() > 1 {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_control_plane_that_is_down_delays_the_start_for_a_stated_time() {
     let dir = tempfile::tempdir().unwrap();
     let mesh = dir.path().join("mesh.yaml");
-    // Nobody listens at a port that was just let go.
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = socket.local_addr().unwrap();
-    drop(socket);
+    let address = nobody();
     let text = format!("configSources:\n- address: xds://{address}\n- address: k8s://\n");
     std::fs::write(&mesh, text).unwrap();
     let flags = [
