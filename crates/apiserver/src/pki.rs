@@ -15,6 +15,7 @@ use rcgen::{
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 use x509_cert::der::{Decode, Encode};
 
@@ -104,6 +105,39 @@ impl Files {
         private::replace(&path, text.as_bytes(), &private::open_gate).map_err(|e| file(&path, &e))
     }
 
+    /// Refuses what is given or chosen by the operator and cannot be used, before anything is written.
+    ///
+    /// # Errors
+    ///
+    /// When a certificate or key cannot be read or they do not belong together, or the token is one that is too short.
+    pub fn check(&self, given: &Given) -> Result<(), PkiError> {
+        self.chosen_token()?;
+        if let Some(client_ca) = &given.client_ca {
+            certificates(client_ca)?;
+        }
+        if let (Some(certificate), Some(key)) = (&given.certificate, &given.key) {
+            let chain = certificates(certificate)?;
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|e| file(key, &e))?;
+            let provider = rustls::crypto::aws_lc_rs::default_provider();
+            CertifiedKey::from_der(chain, key, &provider).map_err(unusable)?;
+        }
+        Ok(())
+    }
+
+    /// The token of the operator; empty where there is none yet.
+    fn chosen_token(&self) -> Result<String, PkiError> {
+        let path = self.admin_token();
+        let found = match fs::read_to_string(&path) {
+            Ok(text) => text.trim().to_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(file(&path, &error)),
+        };
+        match found.chars().count() {
+            1..SHORTEST_TOKEN => Err(PkiError::WeakToken(path)),
+            _ => Ok(found),
+        }
+    }
+
     /// Makes what is not there yet or cannot be used, for a server with these names, and returns the token of the operator.
     ///
     /// # Errors
@@ -155,17 +189,9 @@ impl Files {
             // Last, so that a start that was cut off makes all of it again.
             write(&stamp, &wanted)?;
         }
-        let path = self.admin_token();
-        let found = match fs::read_to_string(&path) {
-            Ok(text) => text.trim().to_owned(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(file(&path, &error)),
-        };
-        if found.chars().count() >= SHORTEST_TOKEN {
-            return Ok(found);
-        }
+        let (path, found) = (self.admin_token(), self.chosen_token()?);
         if !found.is_empty() {
-            return Err(PkiError::WeakToken(path));
+            return Ok(found);
         }
         if path.exists() {
             tracing::warn!(file = %path.display(), "The token of the operator was empty and is replaced; clients need a new kubeconfig.");

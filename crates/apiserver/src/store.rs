@@ -213,6 +213,15 @@ pub struct Store {
 }
 
 impl Store {
+    /// Refuses a data folder that [`Store::open`] would refuse for what it is, and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the folder is open to others and not ours, or cannot be looked at.
+    pub fn check(data: &Path) -> Result<(), StoreError> {
+        private::check_data_folder(data, MARKS).map_err(StoreError::Folder)
+    }
+
     /// Opens the store of a data folder, making it where there is none.
     ///
     /// # Errors

@@ -251,29 +251,64 @@ pub fn own_folder(path: &Path) -> io::Result<()> {
 ///
 /// When the folder cannot be made, or is refused.
 pub fn data_folder(path: &Path, marks: &[&str]) -> io::Result<()> {
-    let metadata = match fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return own_folder(path),
-        Err(error) => return Err(error),
-    };
-    let mode = metadata.mode() & 0o7777;
-    if !metadata.is_dir() || mode & OTHERS == 0 {
-        return Ok(());
+    match DataFolder::of(path, marks)? {
+        DataFolder::Absent => own_folder(path),
+        DataFolder::Usable => Ok(()),
+        DataFolder::Open(mode) => {
+            if own_folder(path).is_err() {
+                return Err(open_to_others(path, mode));
+            }
+            tracing::warn!(folder = %path.display(), mode = format!("{mode:04o}"), "The data folder was open to other users; its mode is now 0700.");
+            Ok(())
+        }
     }
-    let owned = metadata.uid() == rustix::process::geteuid().as_raw();
-    let marked = marks.iter().any(|mark| path.join(mark).exists());
-    let ours = owned && (marked || fs::read_dir(path)?.next().is_none());
-    if ours && own_folder(path).is_ok() {
-        tracing::warn!(folder = %path.display(), mode = format!("{mode:04o}"), "The data folder was open to other users; its mode is now 0700.");
-        return Ok(());
+}
+
+/// What there is where a data folder is to be. One that is refused is an error.
+enum DataFolder {
+    Absent,
+    Usable,
+    /// It is ours, and others can read it: its mode.
+    Open(u32),
+}
+
+impl DataFolder {
+    fn of(path: &Path, marks: &[&str]) -> io::Result<Self> {
+        let metadata = match fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Absent),
+            Err(error) => return Err(error),
+        };
+        let mode = metadata.mode() & 0o7777;
+        if !metadata.is_dir() || mode & OTHERS == 0 {
+            return Ok(Self::Usable);
+        }
+        let owned = metadata.uid() == rustix::process::geteuid().as_raw();
+        let marked = marks.iter().any(|mark| path.join(mark).exists());
+        match owned && (marked || fs::read_dir(path)?.next().is_none()) {
+            true => Ok(Self::Open(mode)),
+            false => Err(open_to_others(path, mode)),
+        }
     }
+}
+
+fn open_to_others(path: &Path, mode: u32) -> io::Error {
     let name = path.display();
-    Err(io::Error::new(
+    io::Error::new(
         io::ErrorKind::PermissionDenied,
         format!(
             "{name} is open to other users (mode {mode:04o}) and would hold secrets; run `chmod 700 {name}`, or name a folder in it that is not there yet"
         ),
-    ))
+    )
+}
+
+/// Refuses what [`data_folder`] would refuse, and changes nothing.
+///
+/// # Errors
+///
+/// When the folder is refused.
+pub fn check_data_folder(path: &Path, marks: &[&str]) -> io::Result<()> {
+    DataFolder::of(path, marks).map(|_| ())
 }
 
 /// Opens a file for reading and writing, making it where there is none. The rights of others are taken from one that is there.
@@ -401,6 +436,23 @@ mod tests {
         let refused = data_folder(&other, &["mark"]).unwrap_err().to_string();
         assert!(refused.contains("chmod 700"), "{refused}");
         assert_eq!(mode(&other), 0o755, "what is not ours is left alone");
+        let said = check_data_folder(&other, &["mark"])
+            .unwrap_err()
+            .to_string();
+        assert_eq!(said, refused);
+    }
+
+    #[test]
+    fn a_data_folder_is_judged_without_a_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let absent = dir.path().join("above/absent");
+        check_data_folder(&absent, &["mark"]).unwrap();
+        assert!(!dir.path().join("above").exists());
+        let empty = dir.path().join("empty");
+        fs::create_dir(&empty).unwrap();
+        fs::set_permissions(&empty, Permissions::from_mode(0o755)).unwrap();
+        check_data_folder(&empty, &["mark"]).unwrap();
+        assert_eq!(mode(&empty), 0o755, "it is made private when it is used");
     }
 
     #[test]

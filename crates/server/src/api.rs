@@ -150,7 +150,7 @@ async fn open_store(data: &Path, options: &ApiOptions) -> anyhow::Result<Store> 
     let folder = data.to_owned();
     tokio::task::spawn_blocking(move || Store::open(&folder, keep))
         .await?
-        .with_context(|| format!("cannot open the store in {}", data.display()))
+        .with_context(|| cannot_open(data))
 }
 
 /// Users and grants as the options state them; the admin token is added when certificates are.
@@ -166,11 +166,61 @@ fn configured_access(options: &ApiOptions) -> anyhow::Result<Access> {
     Ok(access.with_issuer(issuer))
 }
 
+/// What is asked of the API, found good before anything is written.
+pub struct Asked {
+    data: PathBuf,
+    listener: TcpListener,
+    access: Access,
+    given: Given,
+}
+
+impl Asked {
+    /// Checks what the options ask for; `None` where they ask for no API. Nothing is written into the data folder.
+    ///
+    /// # Errors
+    ///
+    /// When the API cannot be served as asked.
+    pub async fn check(options: &ApiOptions) -> anyhow::Result<Option<Self>> {
+        let Some(data) = options.data.clone() else {
+            return Ok(None);
+        };
+        let loopback = options.api_addr.ip().to_canonical().is_loopback();
+        anyhow::ensure!(
+            loopback || !options.insecure_local,
+            "--insecure-local is for loopback only, and --api-addr is {}",
+            options.api_addr
+        );
+        Store::check(&data).with_context(|| cannot_open(&data))?;
+        let given = Given {
+            certificate: options.api_tls_cert.clone(),
+            key: options.api_tls_key.clone(),
+            client_ca: options.api_client_ca.clone(),
+        };
+        if !options.insecure_local {
+            Files::of(&data).check(&given)?;
+        }
+        let access = configured_access(options)?;
+        let listener = TcpListener::bind(options.api_addr)
+            .await
+            .with_context(|| format!("cannot listen on {} (--api-addr)", options.api_addr))?;
+        Ok(Some(Self {
+            data,
+            listener,
+            access,
+            given,
+        }))
+    }
+}
+
+fn cannot_open(data: &Path) -> String {
+    format!("cannot open the store in {}", data.display())
+}
+
 /// Certificates that are reloaded when their files change, and access for the operator; with the operator's token.
 fn secured(
     data: &Path,
     options: &ApiOptions,
-    access: Access,
+    (access, given): (Access, Given),
     stop: &CancellationToken,
 ) -> anyhow::Result<(Security, Access, String)> {
     let files = Files::of(data);
@@ -178,11 +228,6 @@ fn secured(
     let access = access
         .with_admin(&token)
         .context("cannot use the token of the operator")?;
-    let given = Given {
-        certificate: options.api_tls_cert.clone(),
-        key: options.api_tls_key.clone(),
-        client_ca: options.api_client_ca.clone(),
-    };
     let config = files.server(&given)?;
     let certificates = reload::certificates(files, given, config, watched::EVERY, stop.clone());
     Ok((Security::Reloaded(certificates), access, token))
@@ -194,25 +239,22 @@ fn secured(
 ///
 /// When the store cannot be opened, or the API not be served as asked.
 pub async fn start(
-    data: &Path,
+    asked: Asked,
     options: &ApiOptions,
     namespace: &str,
     shadows: &Arc<Shadows>,
     stop: &CancellationToken,
 ) -> anyhow::Result<(Owner, Arc<Api>)> {
-    let loopback = options.api_addr.ip().to_canonical().is_loopback();
-    anyhow::ensure!(
-        loopback || !options.insecure_local,
-        "--insecure-local is for loopback only, and --api-addr is {}",
-        options.api_addr
-    );
-    let listener = TcpListener::bind(options.api_addr)
-        .await
-        .with_context(|| format!("cannot listen on {} (--api-addr)", options.api_addr))?;
+    let Asked {
+        data,
+        listener,
+        access,
+        given,
+    } = asked;
+    let data = data.as_path();
     let store = open_store(data, options).await?;
     // Before the certificates, for which `pilothouse kubeconfig` waits.
     apiserver::pki::Files::of(data).keep_address(listener.local_addr()?)?;
-    let access = configured_access(options)?;
     let audit = match &options.api_audit_log {
         Some(file) => Audit::to_file(file)
             .with_context(|| format!("cannot write {} (--api-audit-log)", file.display()))?,
@@ -225,7 +267,7 @@ pub async fn start(
         );
         (Security::InsecureLocal, access, None)
     } else {
-        let (security, access, token) = secured(data, options, access, stop)?;
+        let (security, access, token) = secured(data, options, (access, given), stop)?;
         (security, access, Some(token))
     };
     let owner = Owner::new(STORE_RANK, format!("api:{}", data.display()));

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::core::Core;
+use crate::api::Asked;
 use crate::apis::Apis;
 use crate::config::ServeOptions;
 use crate::config_sources;
@@ -80,6 +81,7 @@ pub async fn serve_until(
     let (start, mut signals) = (Instant::now(), Signals::new());
     let (composer, first) = compose(&mut options)?;
     check::check(&options)?;
+    let api = Asked::check(&options.api).await?;
     ads::server::raise_descriptor_limit();
     let metrics = Arc::new(Metrics::new().context("cannot register metrics")?);
     let findings = Arc::new(Findings::default());
@@ -119,7 +121,7 @@ pub async fn serve_until(
         findings: &findings,
         tasks: &tasks,
     };
-    let target = sources.wiring.add_to(&supervisor).await?;
+    let target = sources.wiring.add_to(&supervisor, api).await?;
     let own = target.as_ref().filter(|_| options.writes());
     let shown = identity::begin(&sources, own, &trust, &core.injection, &mut doors).await?;
     registration.write_to(own.map(|t| t.entries.clone()), &derive);

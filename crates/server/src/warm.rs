@@ -73,8 +73,25 @@ pub struct Warm {
 
 /// What is needed to save: the folder, and what was read from it.
 pub struct Keeper {
-    folder: Folder,
+    folder: Place,
     kept: Option<Kept>,
+}
+
+/// Where is saved.
+enum Place {
+    /// A folder that this process has.
+    Taken(Folder),
+    /// One in the data folder, made with the first save: whatever keeps the server from starting leaves nothing there.
+    Absent(PathBuf),
+}
+
+impl Place {
+    fn take(self) -> Result<Folder, OpenError> {
+        match self {
+            Self::Taken(folder) => Ok(folder),
+            Self::Absent(path) => Folder::open(&path),
+        }
+    }
 }
 
 impl Warm {
@@ -88,6 +105,13 @@ impl Warm {
         let Some(path) = folder_of(options) else {
             return (Self::new(None, Start::Off, None), None);
         };
+        if options.state_dir.is_none() && !path.exists() {
+            let keeper = Keeper {
+                folder: Place::Absent(path.clone()),
+                kept: None,
+            };
+            return (Self::new(Some(path), Start::Empty, None), Some(keeper));
+        }
         let shown = path.display().to_string();
         let folder = match Folder::open(&path) {
             Ok(folder) => folder,
@@ -132,7 +156,7 @@ impl Warm {
             }
         };
         let keeper = Keeper {
-            folder,
+            folder: Place::Taken(folder),
             kept: kept.clone(),
         };
         (Self::new(Some(path), start, kept), Some(keeper))
@@ -365,7 +389,11 @@ impl Saving {
                 journal.set_origin(origin);
             } else if let Some(keeper) = self.keeper.take() {
                 let limit = self.options.state_limit;
-                self.journal = Some(Journal::new(keeper.folder, origin, limit, keeper.kept));
+                let folder = match keeper.folder.take() {
+                    Ok(folder) => folder,
+                    Err(error) => return Ok(Err(std::io::Error::other(error))),
+                };
+                self.journal = Some(Journal::new(folder, origin, limit, keeper.kept));
             }
             self.settings = Some(settings);
         }

@@ -118,7 +118,44 @@ fn a_data_folder_that_others_can_read_is_refused() {
         !output.status.success() && said.contains("chmod 700"),
         "{said}"
     );
-    assert!(!data.join("store.redb").exists());
+    let left = fs::read_dir(&data).unwrap().count();
+    assert_eq!(left, 1, "nothing is written beside the letter");
+}
+
+#[test]
+fn what_is_refused_at_the_start_leaves_nothing_in_the_data_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::write(at("bad.yaml"), "users: 7").unwrap();
+    fs::write(at("bad.pem"), "no certificate").unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (users, pem, absent) = (at("bad.yaml"), at("bad.pem"), at("absent.pem"));
+    let cases: [&[&str]; 8] = [
+        &["--api-access", &users],
+        &["--api-tls-cert", &pem, "--api-tls-key", &pem],
+        &["--api-client-ca", &absent],
+        &["--insecure-local", "--api-addr", "0.0.0.0:0"],
+        &["--jwks-roots", &pem],
+        &["--api-addr", &address],
+        &["--http-addr", &address],
+        &["--grpc-addr", &address],
+    ];
+    for (n, flags) in cases.into_iter().enumerate() {
+        let data = dir.path().join(format!("data-{n}"));
+        fs::create_dir(&data).unwrap();
+        let mut args = vec!["serve", "--data", data.to_str().unwrap()];
+        let ports = ["--api-addr", "--grpc-addr", "--http-addr"];
+        for port in ports.into_iter().filter(|port| !flags.contains(port)) {
+            args.extend([port, "127.0.0.1:0"]);
+        }
+        args.extend(flags);
+        let output = program("022", &args).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{flags:?}: {said}");
+        let left: Vec<_> = fs::read_dir(&data).unwrap().flatten().collect();
+        assert!(left.is_empty(), "{flags:?}: {left:?}");
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use writeback::{ClusterPlace, Limits};
 use crate::writing::embedded::EmbeddedPlace;
 
 use crate::access::AccessSource;
-use crate::api::STORE_RANK;
+use crate::api::{Asked, STORE_RANK};
 use crate::apis::{Api, Apis};
 use crate::config::{ServeOptions, ValidationMode};
 use crate::config_sources::folder;
@@ -111,15 +111,20 @@ pub(super) struct Wiring<'a> {
 
 impl Wiring<'_> {
     /// Adds every source that the options name, and returns the place that is written to.
-    pub(super) async fn add_to(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Target>> {
+    pub(super) async fn add_to(
+        &self,
+        supervisor: &Supervisor,
+        api: Option<Asked>,
+    ) -> anyhow::Result<Option<Target>> {
         self.folders(supervisor)?;
         self.certificates(supervisor)?;
-        let cluster = self.cluster(supervisor)?;
-        let store = self.api(supervisor).await?;
         self.keys(supervisor)?;
         crate::wasm::add(self.options, self.derive, self.metrics, supervisor)?;
         self.names(supervisor)?;
         self.access(supervisor)?;
+        let cluster = self.cluster(supervisor)?;
+        // Last: what cannot be meant is refused before the data folder is written.
+        let store = self.api(supervisor, api).await?;
         Ok(cluster.or(store))
     }
 
@@ -185,12 +190,17 @@ impl Wiring<'_> {
     }
 
     /// The store of the API, as a source and as a place to write to.
-    async fn api(&self, supervisor: &Supervisor) -> anyhow::Result<Option<Target>> {
-        let Some(data) = &self.options.api.data else {
+    async fn api(
+        &self,
+        supervisor: &Supervisor,
+        asked: Option<Asked>,
+    ) -> anyhow::Result<Option<Target>> {
+        let Some(asked) = asked else {
             return Ok(None);
         };
         let (api, namespace) = (&self.options.api, &self.options.namespace);
-        let (owner, api) = crate::api::start(data, api, namespace, self.shadows, self.stop).await?;
+        let (owner, api) =
+            crate::api::start(asked, api, namespace, self.shadows, self.stop).await?;
         let store = api.store().clone();
         // Set here only.
         let _ = self.store.set(api.clone());
