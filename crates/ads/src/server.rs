@@ -33,6 +33,7 @@ use futures::future::BoxFuture;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+pub use calls::SERVICE as DISCOVERY;
 pub use client::{Client, Proven};
 pub use descriptors::raise_descriptor_limit;
 pub use extra::{Asker, ExtraStream, ExtraTypes};
@@ -228,6 +229,12 @@ impl Server {
     pub fn mount(mut self, service: impl Into<String>, mount: Arc<dyn Mount>) -> Self {
         self.mounts.insert(service.into(), mount);
         self
+    }
+
+    /// The full names of the services that it has so far.
+    pub fn services(&self) -> impl Iterator<Item = &str> {
+        let mounted = self.mounts.keys().map(String::as_str);
+        std::iter::once(DISCOVERY).chain(mounted)
     }
 
     /// Adds types beside those of a view. Of several that serve a type the first answers.

@@ -1,4 +1,4 @@
-//! Istio, MCP, mesh-config, workload and CA messages with their descriptor set and JSON mapping.
+//! Istio, MCP, mesh-config, workload and CA messages, and those of gRPC itself, with their descriptor set and JSON mapping.
 //!
 //! [`proto`] mirrors the protobuf packages (`istio.networking.v1alpha3` is `proto::istio::networking::v1alpha3`); the
 //! short modules ([`networking`], [`security`], …) name what the rest of the workspace uses. Fields of well-known
@@ -95,6 +95,16 @@ pub mod ztunnel_security {
 /// Certificate signing.
 pub mod ca {
     pub use crate::istio::v1::auth::*;
+}
+
+/// gRPC's questions whether a server serves.
+pub mod health {
+    pub use crate::proto::grpc::health::v1::*;
+}
+
+/// gRPC's questions which services a server has.
+pub mod reflection {
+    pub use crate::proto::grpc::reflection::v1::*;
 }
 
 /// Configuration of the filters that only Istio's build of Envoy has.

@@ -3,7 +3,6 @@
 //! Whoever reaches a port may ask, as anybody may ask for `/ready`. The names that are known are the empty one, for the whole
 //! server, and that of ADS.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,10 @@ use futures::future::BoxFuture;
 use futures::stream::unfold;
 use http::{Request, Response};
 use prost::Message;
+use proto_istio::health::{
+    HealthCheckRequest as Asked, HealthCheckResponse as Told, HealthListResponse as Listed,
+    health_check_response::ServingStatus as State,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +24,7 @@ use crate::issuing::whole;
 /// The full name of the service.
 pub(crate) const SERVICE: &str = "grpc.health.v1.Health";
 /// What may be asked about.
-const KNOWN: [&str; 2] = ["", "envoy.service.discovery.v3.AggregatedDiscoveryService"];
+const KNOWN: [&str; 2] = ["", ads::server::DISCOVERY];
 /// The largest request: it holds the name of a service.
 const LARGEST: usize = 4 << 10;
 /// How long a request may take to arrive.
@@ -71,43 +74,10 @@ impl Mount for Health {
     }
 }
 
-/// Whether a service is served, under its number on the wire.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(i32)]
-enum State {
-    Serving = 1,
-    NotServing = 2,
-    /// Of a service that is not known, for those who watch it.
-    Unknown = 3,
-}
-
-/// `HealthCheckRequest`.
-#[derive(Clone, PartialEq, Message)]
-struct Asked {
-    #[prost(string, tag = "1")]
-    service: String,
-}
-
-/// `HealthCheckResponse`.
-#[derive(Clone, PartialEq, Message)]
-struct Told {
-    #[prost(int32, tag = "1")]
-    status: i32,
-}
-
-impl From<State> for Told {
-    fn from(state: State) -> Self {
-        Self {
-            status: state as i32,
-        }
+fn told(state: State) -> Told {
+    Told {
+        status: state.into(),
     }
-}
-
-/// `HealthListResponse`.
-#[derive(Clone, PartialEq, Message)]
-struct Listed {
-    #[prost(btree_map = "string, message", tag = "1")]
-    statuses: BTreeMap<String, Told>,
 }
 
 /// A call that watches.
@@ -128,11 +98,11 @@ impl Shared {
         };
         match method {
             "Check" => match self.state(&asked()?.service) {
-                State::Unknown => Err(Status::new(Code::NotFound, "unknown service")),
-                state => Ok(unary(&Told::from(state).encode_to_vec())),
+                State::ServiceUnknown => Err(Status::new(Code::NotFound, "unknown service")),
+                state => Ok(unary(&told(state).encode_to_vec())),
             },
             "List" => {
-                let known = KNOWN.map(|name| (name.to_owned(), Told::from(self.state(name))));
+                let known = KNOWN.map(|name| (name.to_owned(), told(self.state(name))));
                 let listed = Listed {
                     statuses: known.into(),
                 };
@@ -148,7 +118,7 @@ impl Shared {
 
     fn state(&self, service: &str) -> State {
         if !KNOWN.contains(&service) {
-            State::Unknown
+            State::ServiceUnknown
         } else if !self.stop.is_cancelled() && (self.is_ready)() {
             State::Serving
         } else {
@@ -168,7 +138,7 @@ impl Shared {
         };
         let states = unfold(watcher, |mut watcher| async move {
             let state = watcher.next().await?;
-            Some((Told::from(state).encode_to_vec(), watcher))
+            Some((told(state).encode_to_vec(), watcher))
         });
         let last = Status::new(Code::Unavailable, "the server is shutting down");
         Ok(streamed(states, &last))
@@ -227,7 +197,7 @@ mod tests {
         frames.pop().unwrap()
     }
 
-    async fn told(body: &mut Reply) -> Option<i32> {
+    async fn heard(body: &mut Reply) -> Option<i32> {
         Some(Told::decode(message(body).await?).unwrap().status)
     }
 
@@ -237,7 +207,7 @@ mod tests {
         let check = async |service: &str| {
             let answer = health.answer("Check", &asked(service));
             match answer {
-                Ok(answer) => Ok(told(&mut answer.into_body()).await.unwrap()),
+                Ok(answer) => Ok(heard(&mut answer.into_body()).await.unwrap()),
                 Err(status) => Err(status.code),
             }
         };
@@ -267,12 +237,12 @@ mod tests {
             watch("").unwrap().into_body(),
             watch("shop.Cart").unwrap().into_body(),
         );
-        assert_eq!(told(&mut known).await, Some(2));
-        assert_eq!(told(&mut unknown).await, Some(3));
+        assert_eq!(heard(&mut known).await, Some(2));
+        assert_eq!(heard(&mut unknown).await, Some(3));
         ready.store(true, Ordering::Relaxed);
-        assert_eq!(told(&mut known).await, Some(1));
+        assert_eq!(heard(&mut known).await, Some(1));
         stop.cancel();
-        assert_eq!(told(&mut known).await, Some(2));
+        assert_eq!(heard(&mut known).await, Some(2));
         for mut body in [known, unknown] {
             let trailers = body.frame().await.unwrap().unwrap().into_trailers();
             assert_eq!(trailers.unwrap()["grpc-status"], "14");

@@ -25,6 +25,7 @@ pub mod metrics;
 pub mod own;
 pub mod permissions;
 pub mod quiet;
+mod reflection;
 pub mod registration;
 pub mod registries;
 pub mod remotes;

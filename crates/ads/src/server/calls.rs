@@ -19,7 +19,8 @@ use super::{Mount, Server};
 use crate::status::{Code, Status};
 use crate::stream::Protocol;
 
-const SERVICE: &str = "envoy.service.discovery.v3.AggregatedDiscoveryService";
+/// The full name of the aggregated discovery service.
+pub const SERVICE: &str = "envoy.service.discovery.v3.AggregatedDiscoveryService";
 
 /// Begins the calls of one connection.
 pub(super) struct Calls {

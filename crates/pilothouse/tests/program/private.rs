@@ -127,7 +127,8 @@ fn what_is_refused_at_the_start_leaves_nothing_in_the_data_folder() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     fs::write(at("bad.yaml"), "users: 7").unwrap();
-    fs::write(at("bad.pem"), "no certificate").unwrap();
+    let pem = "-----BEGIN CERTIFICATE-----\nbm8=\n-----END CERTIFICATE-----\n";
+    fs::write(at("bad.pem"), pem).unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let (users, pem, absent) = (at("bad.yaml"), at("bad.pem"), at("absent.pem"));

@@ -12,6 +12,7 @@ use crate::exporting::ConfigTypes;
 use crate::health::{self, Health};
 use crate::http::Pages;
 use crate::issuing::{self, Issuing};
+use crate::reflection::{self, Reflection};
 use crate::registration::Registration;
 use crate::secure::Trust;
 use crate::streams::Proxies;
@@ -41,7 +42,11 @@ pub(super) fn server(
     let shown = pages.clone();
     let health = Health::new(move || shown.is_ready(), stop.clone());
     let server = server.mount(health::SERVICE, Arc::new(health));
-    Ok(server.mount(issuing::SERVICE, Arc::new(issuing)))
+    let server = server.mount(issuing::SERVICE, Arc::new(issuing));
+    let reflection = Arc::new(Reflection::new(server.services()));
+    let [v1, v1alpha] = reflection::SERVICES;
+    let server = server.mount(v1, reflection.clone());
+    Ok(server.mount(v1alpha, reflection))
 }
 
 /// What streams of proxies are served with.
