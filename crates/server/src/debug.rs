@@ -35,6 +35,7 @@ use crate::http::{Pages, text, typed};
 use crate::remotes;
 use crate::supervisor::SourceStatus;
 use crate::writing::wanted;
+pub(crate) use mesh_config::page as mesh_page;
 pub(crate) use sync::time;
 
 /// What is said where there is no such page.

@@ -18,7 +18,7 @@ use crate::config::address;
 
 pub use answer::Service;
 pub(crate) use answer::readiness;
-pub use configuration::{Configuration, InjectorSource};
+pub use configuration::{Configuration, Documents, InjectorSource};
 pub use injector::Injector;
 pub use port::{Keys, serve};
 

@@ -1,14 +1,18 @@
 //! Objects that are there without anybody having written them: the CustomResourceDefinitions of kinds that are built in, by which
-//! clients find out what is served, the service account `default` of each namespace, and the control plane as a pod.
+//! clients find out what is served, the service account `default` of each namespace, the control plane as a pod, and what it
+//! shows of its configuration.
 //!
 //! They are not stored. Whoever writes one stores it in its place, and when that is deleted it is back; so it cannot be deleted
-//! itself, but for the account: another one is stored in its place. Watches tell of them as if they were stored.
+//! itself, but for the account: another one is stored in its place. Watches tell of them as if they were stored; where what is
+//! shown changes, they end, so that clients list anew.
 //!
 //! Kubernetes: pkg/controller/serviceaccount/serviceaccounts_controller.go, 1.36, which writes the account.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::{Api, Call, own_pod};
 use crate::definitions;
@@ -36,7 +40,11 @@ const GATEWAY_API: &str = "gateway.networking.k8s.io";
 pub(super) struct Implied {
     definitions: Arc<OnceLock<Vec<Row>>>,
     pod: Arc<OnceLock<(OwnPod, Row)>>,
+    shown: Arc<watch::Sender<Shown>>,
 }
+
+/// What the control plane shows of its configuration, by resource, ordered by id.
+pub(super) type Shown = BTreeMap<ResourceName, Arc<[Row]>>;
 
 impl Implied {
     /// An object.
@@ -60,8 +68,50 @@ impl Implied {
                 let (_, (known, stored)) = self.pod.get()?;
                 (known == id).then(|| stored.clone())
             }
-            _ => None,
+            _ => {
+                let rows = self.shown.borrow().get(resource)?.clone();
+                let at = rows.binary_search_by(|(known, _)| known.cmp(id)).ok()?;
+                Some(rows[at].1.clone())
+            }
         }
+    }
+
+    /// From here on there are these objects, each of a resource. What is as it was stays the same object.
+    pub(super) fn show(&self, objects: Vec<(ResourceName, Value)>, revision: u64) {
+        self.shown.send_if_modified(|shown| {
+            let mut next: BTreeMap<ResourceName, Vec<Row>> = BTreeMap::new();
+            for (resource, object) in objects {
+                let id = ObjectId::new(meta(&object, "namespace"), meta(&object, "name"));
+                let former = shown.get(&resource);
+                let former = former.and_then(|rows| rows.iter().find(|(known, _)| *known == id));
+                let stored = shown_as(object, former.map(|(_, former)| former), revision);
+                next.entry(resource).or_default().push((id, stored));
+            }
+            let same = |resource: &ResourceName, rows: &[Row]| {
+                let former = shown.get(resource)?;
+                let pairs = former.iter().zip(rows);
+                let mut pairs = pairs.map(|(a, b)| a.0 == b.0 && Arc::ptr_eq(&a.1, &b.1));
+                (former.len() == rows.len() && pairs.all(|same| same)).then(|| former.clone())
+            };
+            let next = next.into_iter().map(|(resource, mut rows)| {
+                rows.sort_by(|(a, _), (b, _)| a.cmp(b));
+                let rows = same(&resource, &rows).unwrap_or_else(|| rows.into());
+                (resource, rows)
+            });
+            let next: Shown = next.collect();
+            let changed = next.len() != shown.len()
+                || next.iter().any(|(resource, rows)| {
+                    let former = shown.get(resource);
+                    former.is_none_or(|former| !Arc::ptr_eq(former, rows))
+                });
+            *shown = next;
+            changed
+        });
+    }
+
+    /// Tells when what is shown changes.
+    pub(super) fn shows(&self) -> watch::Receiver<Shown> {
+        self.shown.subscribe()
     }
 
     /// From here on there is this pod.
@@ -100,7 +150,12 @@ impl Implied {
                 let own = own.filter(|(id, _)| namespace.is_none_or(|n| *id.namespace == *n));
                 own.into_iter().collect()
             }
-            _ => return Vec::new(),
+            _ => {
+                let shown = self.shown.borrow();
+                let rows = shown.get(resource).into_iter().flat_map(|rows| rows.iter());
+                let mine = |(id, _): &&Row| namespace.is_none_or(|n| *id.namespace == *n);
+                rows.filter(mine).cloned().collect()
+            }
         };
         rows.retain(|(id, _)| after.is_none_or(|after| id > after));
         rows
@@ -197,6 +252,31 @@ fn account(namespace: &Stored) -> Arc<Stored> {
     Arc::new(Stored::unsaved(&object))
 }
 
+/// What is shown as an object: the former one where it says the same.
+fn shown_as(mut object: Value, former: Option<&Arc<Stored>>, revision: u64) -> Arc<Stored> {
+    let (kind, namespace) = (object["kind"].as_str(), meta(&object, "namespace"));
+    let name = meta(&object, "name");
+    let uid = uid_of(&format!("{}/{namespace}/{name}", kind.unwrap_or_default()));
+    let before = former.map(|former| former.value());
+    let since = match &before {
+        Some(before) => meta(before, "creationTimestamp").to_owned(),
+        None => now(),
+    };
+    identify(&mut object, &uid, &since);
+    if let (Some(former), Some(before)) = (former, before) {
+        set_meta(
+            &mut object,
+            "resourceVersion",
+            meta(&before, "resourceVersion"),
+        );
+        if object == before {
+            return former.clone();
+        }
+    }
+    set_meta(&mut object, "resourceVersion", revision.max(1).to_string());
+    Arc::new(Stored::unsaved(&object))
+}
+
 fn identify(object: &mut Value, uid: &str, since: &str) {
     set_meta(object, "uid", uid);
     set_meta(object, "creationTimestamp", since);
@@ -242,6 +322,15 @@ impl Api {
             PODS => self.stored(resource, id),
             _ => self.found(resource, id),
         }
+    }
+
+    /// Shows these objects from here on, each with the name of its resource, in place of those before. A stored one stands in the
+    /// place of one that is shown, and webhook configurations count as if they were stored.
+    pub fn show(&self, objects: Vec<(&str, Value)>) {
+        let objects = objects.into_iter();
+        let objects = objects.map(|(resource, object)| (resource.into(), object));
+        let revision = self.store.read().revision();
+        self.implied.show(objects.collect(), revision);
     }
 
     /// What must be so for a write over an object: one that is implied is not stored yet.

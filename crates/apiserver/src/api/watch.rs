@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::implied::{Implied, with_implied};
+use super::implied::{Implied, Row, Shown, with_implied};
 use super::list::too_large;
 use super::{Api, Call, Query, Response, body, output, table};
 use crate::resource::Resource;
@@ -31,6 +31,9 @@ const WAITING: usize = 2;
 struct Watcher {
     store: Store,
     implied: Implied,
+    /// What the control plane shows of this resource, and all of it.
+    known: Option<Arc<[Row]>>,
+    shows: watch::Receiver<Shown>,
     resource: Arc<Resource>,
     name: ResourceName,
     version: String,
@@ -98,8 +101,13 @@ impl Api {
         let mut granted = self.granted.subscribe();
         // Whoever asks for initial events, or names no revision, is told first what is there.
         let state_first = initial || (asked == 0 && !query.has("sendInitialEvents"));
+        // Before what is there is read.
+        let shows = self.implied.shows();
+        let known = shows.borrow().get(call.resource.name()).cloned();
         let mut watcher = Watcher {
             store: self.store.clone(),
+            known,
+            shows,
             implied: self.implied.clone(),
             name: call.resource.name().clone(),
             resource: call.resource.clone(),
@@ -147,6 +155,14 @@ impl Api {
             }
         });
         Ok(body::pieces(pieces))
+    }
+}
+
+fn same_rows(a: Option<&Arc<[Row]>>, b: Option<&Arc<[Row]>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (None, None) => true,
+        _ => false,
     }
 }
 
@@ -229,6 +245,16 @@ impl Watcher {
             let mark_at = quiet_since + BOOKMARK;
             tokio::select! {
                 changed = revisions.changed() => if changed.is_err() { return },
+                // The sender is in `self`.
+                _ = self.shows.changed() => {
+                    let now = self.shows.borrow_and_update().get(&self.name).cloned();
+                    if !same_rows(self.known.as_ref(), now.as_ref()) {
+                        let why = "what the control plane shows has changed";
+                        let told = Failure::expired(why.to_owned()).to_json().to_string();
+                        let _ = self.send(&send, line("ERROR", told.as_bytes())).await;
+                        return;
+                    }
+                }
                 () = send.closed() => return,
                 () = tokio::time::sleep_until(mark_at.min(end)) => {
                     if self.bookmarks {

@@ -164,7 +164,7 @@ impl Api {
     fn mutating(&self, call: &Call<'_>) -> Arc<[Arc<Hook>]> {
         match is_exempt(call) {
             true => Arc::new([]),
-            false => self.webhooks.hooks.mutating(&self.store),
+            false => self.webhooks.hooks.mutating(&self.store, &self.implied),
         }
     }
 
@@ -246,7 +246,7 @@ impl Api {
         if is_exempt(asked.call) {
             return Ok(false);
         }
-        let hooks = self.webhooks.hooks.validating(&self.store);
+        let hooks = self.webhooks.hooks.validating(&self.store, &self.implied);
         let mut concerned = Vec::new();
         for hook in hooks.iter() {
             if let Some(version) = hook.concerns(self, asked, object)? {

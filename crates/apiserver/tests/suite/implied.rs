@@ -58,6 +58,87 @@ async fn kinds_that_are_built_in_have_definitions_that_stay() {
     assert_eq!([names(&first), names(&rest)].concat(), listed);
 }
 
+fn mesh(text: &str) -> Vec<(&'static str, Value)> {
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "istio", "namespace": "default"}, "data": {"mesh": text},
+    });
+    vec![("configmaps", map)]
+}
+
+#[tokio::test]
+async fn what_the_control_plane_shows_is_there_until_somebody_writes_it() {
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+    let path = format!("{MAPS}/istio");
+    let world = World::new().await;
+    assert_eq!(world.get(&path).await.0, 404);
+    world.api.show(mesh("a: 1"));
+    let (_, first) = world.get(&path).await;
+    assert_eq!(first["data"]["mesh"], "a: 1");
+    assert_eq!(names(&world.get("/api/v1/configmaps").await.1), ["istio"]);
+    let (status, said) = world.delete(&path).await;
+    assert_eq!(status, 403, "{said}");
+
+    // Equal again is no change; another one ends the watch, so that its client lists anew.
+    let mut events = Events::at(&world, MAPS, "").await;
+    assert_eq!(events.told().await, "ADDED istio");
+    world.api.show(mesh("a: 1"));
+    assert_eq!(world.get(&path).await.1, first);
+    world.api.show(mesh("a: 2"));
+    let end = events.next().await.unwrap();
+    assert_eq!(
+        (&end["type"], &end["object"]["code"]),
+        (&json!("ERROR"), &json!(410))
+    );
+    let (_, second) = world.get(&path).await;
+    assert_eq!(second["data"]["mesh"], "a: 2");
+    let since = |map: &Value| map["metadata"]["creationTimestamp"].clone();
+    assert_eq!(since(&second), since(&first));
+
+    let written = json!({"data": {"mesh": "mine: true"}});
+    let (status, said) = world.patch(MERGE, &path, written).await;
+    assert_eq!(status, 200, "{said}");
+    world.api.show(mesh("a: 3"));
+    assert_eq!(world.get(&path).await.1["data"]["mesh"], "mine: true");
+    assert_eq!(world.delete(&path).await.0, 200);
+    assert_eq!(world.get(&path).await.1["data"]["mesh"], "a: 3");
+    world.api.show(Vec::new());
+    assert_eq!(world.get(&path).await.0, 404);
+}
+
+#[tokio::test]
+async fn webhooks_that_are_shown_are_asked() {
+    let world = World::new().await;
+    let pod = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"containers": [{"name": "a", "image": "b"}]},
+        })
+    };
+    let pods = "/api/v1/namespaces/default/pods";
+    assert_eq!(world.post(pods, pod("one")).await.0, 201);
+    // Nobody answers there.
+    let hook = json!({
+        "name": "a.b.c", "clientConfig": {"url": "https://127.0.0.1:1/"}, "sideEffects": "None",
+        "admissionReviewVersions": ["v1"], "failurePolicy": "Fail",
+        "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+    });
+    let configuration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "hooks"}, "webhooks": [hook],
+    });
+    let resource = "mutatingwebhookconfigurations.admissionregistration.k8s.io";
+    world.api.show(vec![(resource, configuration)]);
+    let (status, said) = world.post(pods, pod("two")).await;
+    assert_eq!(status, 500, "{said}");
+    assert!(
+        said["message"].as_str().unwrap().contains("a.b.c"),
+        "{said}"
+    );
+    world.api.show(Vec::new());
+    assert_eq!(world.post(pods, pod("two")).await.0, 201);
+}
+
 #[tokio::test]
 async fn a_definition_that_is_written_stands_in_the_place_of_one_that_is_built_in() {
     let world = World::new().await;

@@ -13,7 +13,7 @@ const HEADERS_BY_NAME: [&str; 1] = ["includeAdditionalHeadersInCheck"];
 const HIDDEN: &str = "redacted";
 
 /// The page: all of it but what proves something to a provider.
-pub(super) fn page(mesh: &MeshConfig) -> Value {
+pub(crate) fn page(mesh: &MeshConfig) -> Value {
     let mut shown = serde_json::to_value(mesh).unwrap_or_default();
     hide(&mut shown);
     shown

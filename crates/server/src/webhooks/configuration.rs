@@ -30,9 +30,23 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct Configuration {
     /// Policy, templates and values; none as long as there were none that can be used.
     pub injection: Option<Arc<Injection>>,
+    /// What that was read from.
+    pub documents: Option<Arc<Documents>>,
     /// What is wrong with the newest.
     pub fault: Option<Arc<str>>,
 }
+
+/// Templates and values as texts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Documents {
+    /// Policy and templates.
+    pub config: String,
+    /// What templates read.
+    pub values: String,
+}
+
+/// What is injected, and what it was read from.
+type Configured = (Injection, Documents);
 
 /// What the newest snapshot has.
 #[derive(Clone, Default)]
@@ -146,7 +160,7 @@ impl InjectorSource {
     }
 
     /// Puts what was read in force; `None` where nothing is configured.
-    fn put(&self, place: &str, read: Option<Result<Injection, String>>) {
+    fn put(&self, place: &str, read: Option<Result<Configured, String>>) {
         self.configured.send_modify(|configured| match read {
             None => {
                 if configured.injection.is_some() {
@@ -154,7 +168,7 @@ impl InjectorSource {
                 }
                 *configured = Configuration::default();
             }
-            Some(Ok(injection)) => {
+            Some(Ok((injection, documents))) => {
                 let templates: Vec<&str> = injection.templates.keys().map(String::as_str).collect();
                 tracing::info!(
                     templates = templates.join(","),
@@ -162,6 +176,7 @@ impl InjectorSource {
                 );
                 *configured = Configuration {
                     injection: Some(Arc::new(injection)),
+                    documents: Some(Arc::new(documents)),
                     fault: None,
                 };
             }
@@ -185,10 +200,19 @@ fn same(a: &Option<Arc<Object<ConfigMap>>>, b: &Option<Arc<Object<ConfigMap>>>) 
 }
 
 /// A ConfigMap without templates has those for stock Envoys, whose values it changes.
-fn of_map(map: &Object<ConfigMap>) -> Result<Injection, String> {
+fn of_map(map: &Object<ConfigMap>) -> Result<Configured, String> {
     let data = &map.spec.data;
     if data.contains_key(CONFIG_KEY) {
-        return Injection::of_config_map(data, environment()).map_err(|e| e.to_string());
+        let injection = Injection::of_config_map(data, environment());
+        let text = |key: &str| {
+            data.get(key)
+                .map_or_else(String::new, |text| text.to_string())
+        };
+        let documents = Documents {
+            config: text(CONFIG_KEY),
+            values: text(VALUES_KEY),
+        };
+        return Ok((injection.map_err(|e| e.to_string())?, documents));
     }
     let mut values = value_of(builtin::VALUES)?;
     if let Some(stated) = data.get(VALUES_KEY) {
@@ -219,8 +243,13 @@ fn lay_over(base: &mut Value, stated: Value) {
     }
 }
 
-fn read(config: &str, values: &str) -> Result<Injection, String> {
-    Injection::read(config, values, environment()).map_err(|e| e.to_string())
+fn read(config: &str, values: &str) -> Result<Configured, String> {
+    let injection = Injection::read(config, values, environment()).map_err(|e| e.to_string())?;
+    let documents = Documents {
+        config: config.to_owned(),
+        values: values.to_owned(),
+    };
+    Ok((injection, documents))
 }
 
 /// What templates may ask for with `env`.

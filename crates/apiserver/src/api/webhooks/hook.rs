@@ -11,7 +11,8 @@ use validate::cel::Condition;
 
 use super::client::{Client, ClientConfig};
 use super::rule::Rule;
-use crate::store::{Memory, ResourceName, Store, Stored};
+use crate::api::implied::{Implied, with_implied};
+use crate::store::{ResourceName, Store, Stored};
 
 /// Where the kinds of configurations are kept.
 const MUTATING: &str = "mutatingwebhookconfigurations.admissionregistration.k8s.io";
@@ -116,12 +117,14 @@ impl Hook {
 #[derive(Debug)]
 struct Configuration {
     name: Arc<str>,
-    revision: u64,
+    /// What it was read from.
+    stored: Arc<Stored>,
     hooks: Vec<Arc<Hook>>,
 }
 
 impl Configuration {
-    fn read(name: &Arc<str>, revision: u64, object: &Value) -> Self {
+    fn read(name: &Arc<str>, stored: &Arc<Stored>) -> Self {
+        let object = stored.value();
         let written = object["webhooks"].as_array().into_iter().flatten();
         let hooks = written.filter_map(|hook| match Written::deserialize(hook) {
             Ok(written) => Some(Arc::new(Hook::of(written))),
@@ -133,9 +136,13 @@ impl Configuration {
         });
         Self {
             name: name.clone(),
-            revision,
+            stored: stored.clone(),
             hooks: hooks.collect(),
         }
+    }
+
+    fn is_of(&self, name: &Arc<str>, stored: &Arc<Stored>) -> bool {
+        self.name == *name && Arc::ptr_eq(&self.stored, stored)
     }
 }
 
@@ -156,27 +163,27 @@ impl Sort {
         }
     }
 
-    fn is_of(&self, memory: &Memory) -> bool {
-        let stored = memory.list(&self.resource, None, None);
-        let stored = stored.map(|(id, stored)| (&id.name, stored.revision));
+    fn is_of(&self, there: &[(Arc<str>, Arc<Stored>)]) -> bool {
         let known = self.configurations.iter();
-        stored.eq(known.map(|known| (&known.name, known.revision)))
+        let mut pairs = there.iter().zip(known);
+        there.len() == self.configurations.len()
+            && pairs.all(|((name, stored), known)| known.is_of(name, stored))
     }
 
-    /// What is stored now; what has not changed is not read again.
-    fn read(&self, stored: &[(Arc<str>, Arc<Stored>)]) -> Self {
+    /// What there is now; what has not changed is not read again.
+    fn read(&self, there: &[(Arc<str>, Arc<Stored>)]) -> Self {
         let known: HashMap<_, _> = self
             .configurations
             .iter()
-            .map(|known| ((&known.name, known.revision), known))
+            .map(|known| (&known.name, known))
             .collect();
-        let configurations =
-            stored
-                .iter()
-                .map(|(name, stored)| match known.get(&(name, stored.revision)) {
-                    Some(known) => (*known).clone(),
-                    None => Arc::new(Configuration::read(name, stored.revision, &stored.value())),
-                });
+        let configurations = there.iter().map(|(name, stored)| {
+            let known = known.get(name).filter(|known| known.is_of(name, stored));
+            match known {
+                Some(known) => (*known).clone(),
+                None => Arc::new(Configuration::read(name, stored)),
+            }
+        });
         let configurations: Arc<[Arc<Configuration>]> = configurations.collect();
         let hooks = configurations.iter().flat_map(|c| c.hooks.iter().cloned());
         Self {
@@ -187,7 +194,7 @@ impl Sort {
     }
 }
 
-/// The webhooks that are stored.
+/// The webhooks that are stored or implied.
 #[derive(Debug)]
 pub(super) struct Hooks {
     mutating: RwLock<Sort>,
@@ -203,29 +210,32 @@ impl Hooks {
     }
 
     /// Those that change objects, by the names of their configurations.
-    pub(super) fn mutating(&self, store: &Store) -> Arc<[Arc<Hook>]> {
-        current(&self.mutating, store)
+    pub(super) fn mutating(&self, store: &Store, implied: &Implied) -> Arc<[Arc<Hook>]> {
+        current(&self.mutating, store, implied)
     }
 
     /// Those that judge objects, by the names of their configurations.
-    pub(super) fn validating(&self, store: &Store) -> Arc<[Arc<Hook>]> {
-        current(&self.validating, store)
+    pub(super) fn validating(&self, store: &Store, implied: &Implied) -> Arc<[Arc<Hook>]> {
+        current(&self.validating, store, implied)
     }
 }
 
-fn current(sort: &RwLock<Sort>, store: &Store) -> Arc<[Arc<Hook>]> {
+fn current(sort: &RwLock<Sort>, store: &Store, implied: &Implied) -> Arc<[Arc<Hook>]> {
     let known = || sort.read().unwrap_or_else(PoisonError::into_inner);
-    let stored: Vec<_> = {
+    let there: Vec<_> = {
         let (memory, known) = (store.read(), known());
-        if known.is_of(&memory) {
+        let implied = implied.all(&memory, &known.resource, None, None);
+        let all = with_implied(memory.list(&known.resource, None, None), &implied);
+        let there: Vec<_> = all
+            .map(|(id, stored)| (id.name.clone(), stored.clone()))
+            .collect();
+        if known.is_of(&there) {
             return known.hooks.clone();
         }
-        let all = memory.list(&known.resource, None, None);
-        all.map(|(id, stored)| (id.name.clone(), stored.clone()))
-            .collect()
+        there
     };
     // Conditions take a while to compile, and nobody waits for it.
-    let read = known().read(&stored);
+    let read = known().read(&there);
     let hooks = read.hooks.clone();
     *sort.write().unwrap_or_else(PoisonError::into_inner) = read;
     hooks
