@@ -6,6 +6,7 @@
 
 mod admission;
 mod keeper;
+mod peer_identity;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use ads::server::{Asker, ExtraStream, ExtraTypes};
 use clap::Args;
 use export::Exported;
+use identity::Caller;
 use tokio::sync::watch;
 
 use crate::config::{Cidrs, cidrs};
@@ -24,6 +26,7 @@ use crate::settings::Settled;
 
 pub(crate) use admission::Admitted;
 pub(crate) use keeper::Keeper;
+pub use peer_identity::PeerIdentity;
 use stream::{Peer, View};
 
 /// Other control planes that read configuration here.
@@ -40,6 +43,17 @@ pub struct ExportOptions {
         value_parser = cidrs
     )]
     pub mcp_peers: Cidrs,
+
+    /// Identities that may read the whole configuration (MCP over xDS) besides those of the root namespace, proven by certificate
+    /// or token over TLS: `spiffe://TRUST_DOMAIN/ns/NAMESPACE/sa/ACCOUNT`, with `*` for any namespace or account.
+    /// Comma-separated.
+    #[arg(
+        long,
+        env = "PILOTHOUSE_MCP_IDENTITIES",
+        value_name = "IDENTITIES",
+        value_delimiter = ','
+    )]
+    pub mcp_identities: Vec<PeerIdentity>,
 }
 
 impl ExportOptions {
@@ -50,6 +64,12 @@ impl ExportOptions {
             .0
             .iter()
             .any(|range| range.contains(&address))
+    }
+
+    /// Whether a client is let in by an identity that it has proven.
+    fn admits_identity(&self, caller: &Caller) -> bool {
+        let mut admitted = self.mcp_identities.iter();
+        admitted.any(|admitted| caller.ids.iter().any(|id| admitted.covers(id)))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use ads::server::Asker;
 use ads::{Code, Status};
+use identity::Caller;
 
 use super::ExportOptions;
 use crate::debug::over_xds::Rights;
@@ -21,12 +22,19 @@ pub(super) fn admitted(asker: &Asker, root: &str, options: &ExportOptions) -> Re
     if options.admits(address) {
         return Ok(());
     }
+    let caller = asker.proven.caller.as_ref();
+    let caller = caller.and_then(|caller| caller.downcast_ref::<Caller>());
+    if caller.is_some_and(|caller| options.admits_identity(caller)) {
+        return Ok(());
+    }
     let is_local = address.to_canonical().is_loopback();
     match Rights::of(&asker.proven, is_local, |namespace| namespace == root) {
         Some(Rights::All) => Ok(()),
         Some(Rights::Of(_)) => Err(Status::new(
             Code::PermissionDenied,
-            format!("only identities of the root namespace, {root}, may read configuration"),
+            format!(
+                "only identities of the root namespace, {root}, and those of --mcp-identities may read configuration"
+            ),
         )),
         None => Err(Status::new(
             Code::Unauthenticated,
@@ -64,6 +72,7 @@ mod tests {
         };
         let options = ExportOptions {
             mcp_peers: cidrs("10.7.0.0/16").unwrap(),
+            mcp_identities: vec!["spiffe://cluster.local/ns/peers/sa/*".parse().unwrap()],
         };
         let admitted = admitted(&asker, "istio-system", &options);
         admitted.err().map(|status| status.code)
@@ -74,6 +83,29 @@ mod tests {
             namespace: namespace.into(),
             service_account: "istiod".into(),
         }))
+    }
+
+    #[test]
+    fn identities_that_the_operator_names_may_read_all() {
+        let by_certificate = |id: &str| -> Option<Arc<dyn Any + Send + Sync>> {
+            Some(Arc::new(Caller {
+                source: identity::Source::ClientCertificate,
+                ids: vec![id.parse().unwrap()],
+                pod: None,
+                until: None,
+            }))
+        };
+        for (id, refused) in [
+            ("spiffe://cluster.local/ns/peers/sa/a", None),
+            ("spiffe://cluster.local/ns/istio-system/sa/a", None),
+            (
+                "spiffe://cluster.local/ns/shop/sa/a",
+                Some(Code::PermissionDenied),
+            ),
+            ("spiffe://other/ns/peers/sa/a", Some(Code::PermissionDenied)),
+        ] {
+            assert_eq!(code(by_certificate(id), "10.0.0.9:4000"), refused, "{id}");
+        }
     }
 
     #[test]
