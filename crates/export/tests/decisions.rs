@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::Kind;
 use model::edge::{
     AddressRules, EdgeRoute, ExternalAuth, Fallback, Mcp, Moved, Need, RateLimit, Rpc, Transport,
     Users,
 };
-use model::template::Asker;
+use model::template::{Asker, Gateways};
+use model::{Kind, ObjectName};
 
 /// What becomes of something that a route asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,7 +107,12 @@ fn everything(transport: Transport) -> EdgeRoute {
         users: Some(Users {
             realm: "shop".into(),
             lines: "a:$apr1$b$c".into(),
-            asker: Asker::default(),
+            asker: Asker {
+                kind: Kind::Ingress,
+                name: ObjectName::new("shop", "web"),
+                path: "spec".into(),
+                gateways: Gateways::Edge,
+            },
         }),
         external: Some(ExternalAuth {
             host: "auth.shop.svc.cluster.local".into(),
