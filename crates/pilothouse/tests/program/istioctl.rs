@@ -366,3 +366,32 @@ fn the_control_plane_is_a_pod_of_its_store() {
     // It is a pod for clients alone, and no workload.
     assert_eq!(api.server.json("/debug/configz?kind=Pod"), json!([]));
 }
+
+#[test]
+fn the_store_shows_the_configuration_that_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, mesh) = (dir.path().join("data"), dir.path().join("mesh.yaml"));
+    std::fs::write(&mesh, "accessLogFile: /dev/stdout\n").unwrap();
+    let flags = ["--mesh-config", mesh.to_str().unwrap()];
+    let api = Api::start(&data, &flags);
+    let map = |name: &str| {
+        api.get(&format!(
+            "/api/v1/namespaces/istio-system/configmaps/{name}"
+        ))
+    };
+    let shown = |wanted: &str| {
+        let map = map("istio");
+        let text = map["data"]["mesh"].as_str().unwrap_or_default();
+        let shown: Value = serde_json::from_str(text).unwrap_or_default();
+        shown["accessLogFile"] == wanted
+    };
+    until("the mesh config is shown", || shown("/dev/stdout"));
+    let injector = map("istio-sidecar-injector");
+    let values = injector["data"]["values"].as_str().unwrap();
+    assert!(values.contains("clusterName"), "{values}");
+    std::fs::write(&mesh, "accessLogFile: /dev/stderr\n").unwrap();
+    until("the new one is shown", || shown("/dev/stderr"));
+    // Nothing is injected.
+    let hooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    assert_eq!(api.get(hooks)["items"], json!([]));
+}

@@ -10,6 +10,9 @@ use proto_envoy::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
 };
 use proto_istio::mcp::Resource;
+use proto_istio::reflection::server_reflection_request::MessageRequest as Asked;
+use proto_istio::reflection::server_reflection_response::MessageResponse as Told;
+use proto_istio::reflection::{ServerReflectionRequest, ServerReflectionResponse};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
@@ -29,8 +32,11 @@ struct Call {
 }
 
 impl Call {
-    fn open(mut http2: Http2, method: &str) -> Self {
-        let service = "envoy.service.discovery.v3.AggregatedDiscoveryService";
+    fn open(http2: Http2, method: &str) -> Self {
+        Self::of(http2, ads::server::DISCOVERY, method)
+    }
+
+    fn of(mut http2: Http2, service: &str, method: &str) -> Self {
         let request = http::Request::post(format!("https://localhost/{service}/{method}"))
             .header("content-type", "application/grpc")
             .body(())
@@ -206,4 +212,45 @@ async fn the_root_namespace_and_admitted_addresses_read_it_over_tls_and_nobody_e
     // Such a client is no proxy.
     let root = ca.folder.join("root-cert.pem");
     assert_eq!(get(&server, &root, None).await, Err(16));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_by_reflection_finds_the_services_and_their_messages() {
+    let dir = TempDir::new().unwrap();
+    let folder = dir.path().to_str().unwrap();
+    let server = Server::start(&["--config-dir", folder, "--state-dir", "off"]).ready();
+    for version in ["v1", "v1alpha"] {
+        let service = format!("grpc.reflection.{version}.ServerReflection");
+        let socket = tokio::net::TcpStream::connect(server.xds).await.unwrap();
+        let mut call = Call::of(http2(socket).await, &service, "ServerReflectionInfo");
+        let mut ask = async |asked: Option<Asked>| {
+            call.say(&ServerReflectionRequest {
+                host: String::new(),
+                message_request: asked,
+            });
+            let answer: Result<ServerReflectionResponse, u16> = call.next().await;
+            answer.map(|answer| answer.message_response.unwrap())
+        };
+        let listed = ask(Some(Asked::ListServices(String::new()))).await;
+        let Ok(Told::ListServicesResponse(listed)) = listed else {
+            panic!("{listed:?}");
+        };
+        let names: Vec<&str> = listed.service.iter().map(|s| &*s.name).collect();
+        assert!(names.contains(&ads::server::DISCOVERY) && names.contains(&&*service));
+        assert!(names.contains(&"grpc.health.v1.Health"), "{names:?}");
+        let symbol = Asked::FileContainingSymbol(ads::server::DISCOVERY.to_owned());
+        let file = ask(Some(symbol)).await;
+        assert!(
+            matches!(file, Ok(Told::FileDescriptorResponse(_))),
+            "{file:?}"
+        );
+        let error = ask(None).await;
+        assert!(matches!(error, Ok(Told::ErrorResponse(_))), "{error:?}");
+        // An error about one request ends nothing; one that is too long ends the call.
+        let long = Asked::FileByFilename("x".repeat(5000));
+        let error = ask(Some(long)).await;
+        assert!(matches!(error, Ok(Told::ErrorResponse(_))), "{error:?}");
+        let end: Result<ServerReflectionResponse, u16> = call.next().await;
+        assert_eq!(end.err(), Some(0));
+    }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use model::kinds::gateway_api::LabelSelector;
 use serde::Deserialize;
-use serde_json::Value;
 use validate::cel::Condition;
 
 use super::client::{Client, ClientConfig};
