@@ -31,6 +31,7 @@ pub mod limits;
 mod matching;
 mod mcp;
 mod name;
+mod passing;
 mod policy;
 mod refer;
 mod rules;
@@ -62,7 +63,7 @@ pub(crate) use refer::{Fault, host_of, port};
 pub(crate) use rules::{BackendPort, claims};
 pub(crate) use sound::refused;
 pub(crate) use status::Addresses;
-pub(crate) use tls::{IsThere, OldestOf, credential};
+pub(crate) use tls::{OldestOf, credential};
 
 fn key(name: &ObjectName) -> ObjectKey {
     ObjectKey {

@@ -9,7 +9,7 @@
 mod attachment;
 mod basis;
 mod class;
-mod credential;
+pub(crate) mod credential;
 mod host;
 mod limits;
 mod listener;

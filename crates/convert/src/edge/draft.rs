@@ -226,6 +226,8 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
         }
         let (destinations, fault) = match self.destinations(path, &mut draft.others) {
             Ok(destinations) => (destinations, None),
+            // What is wrong with a backend that is none was reported where it was read.
+            Err(_) if path.backend == Backend::None => (Vec::new(), None),
             Err(why) => (Vec::new(), Some(why)),
         };
         if let (Backend::Service(name, _), None) = (&path.backend, &fault) {
@@ -338,7 +340,7 @@ impl<'r, 'a, 'b> Drafting<'r, 'a, 'b> {
         let annotations = &self.rules.annotated.annotations;
         let https = match annotations.redirect.https {
             HttpsRedirect::Never => false,
-            HttpsRedirect::WithCertificate => self.tls.settings.is_some(),
+            HttpsRedirect::WithCertificate => self.tls.has_https,
             HttpsRedirect::Always => true,
         };
         let redirected = https && !path.path.starts_with(CHALLENGES);

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use annotations::{Dialect, Paths};
 use model::edge::EdgeRoute;
 use model::{Diagnostic, Namespace, ObjectKey, ObjectName, Severity};
-use proto_istio::networking::{
-    HttpRoute, RouteDestination, TlsMatchAttributes, TlsRoute, VirtualService,
-};
+use proto_istio::networking::{HttpRoute, VirtualService};
 
 use super::auth::SettledOf;
 use super::canary::{Applied, Canary, Weights};
@@ -20,7 +18,7 @@ use super::closing::Closing;
 use super::draft::{Asks, Draft, Drafting, PERMANENT, ToHttps};
 use super::rules::{HostRules, Path, PathKind, wildcards};
 use super::tls::{IngressesOf, Tls, TlsOf};
-use super::{charge, derived, expand, key, limits, name, slashes, sound};
+use super::{charge, derived, expand, key, limits, name, passing, slashes, sound};
 use crate::outcome::{Made, Outcome, code, finding, object};
 use crate::owner::{Members, why_ingress_first};
 use crate::reader::{Derive, Reader};
@@ -445,11 +443,11 @@ impl Derive for RoutesOfEdgeHost {
             return Outcome::default();
         }
         let own = read.derived(SettledOf(self.0.clone()));
-        let findings = own.findings.clone().into();
+        let mut findings = own.findings.clone();
         let Some(first) = own.included.first() else {
             return Outcome {
                 objects: Vec::new(),
-                findings,
+                findings: findings.into(),
             };
         };
         let features = &read.settings().features;
@@ -481,10 +479,8 @@ impl Derive for RoutesOfEdgeHost {
         }
         others.extend(own.grants.iter().cloned());
         let tls = read.derived(TlsOf(self.0.clone()));
-        let passed = match tls.passthrough {
-            true => passthrough(&self.0, &own.drafts, &tls, features.edge_https_port.get()),
-            false => Vec::new(),
-        };
+        let (passed, closed) = passing::routes(read, &self.0, &own.drafts, &tls);
+        findings.extend(closed);
         let system = &features.edge_namespace;
         let service = VirtualService {
             hosts: vec![self.0.to_string()],
@@ -499,7 +495,7 @@ impl Derive for RoutesOfEdgeHost {
         derived.edge = edge;
         Outcome {
             objects: vec![Made::new(object(name, derived, service))],
-            findings,
+            findings: findings.into(),
         }
     }
 }
@@ -533,37 +529,4 @@ fn following(
         }
     }
     all
-}
-
-/// Connections as they are to the backend of the host's root, or of its first rule.
-fn passthrough(host: &str, drafts: &[Draft], tls: &Tls, port: u16) -> Vec<TlsRoute> {
-    let root = drafts.iter().find(|draft| draft.asks.is_catch_all());
-    let Some(draft) = root
-        .or(drafts.first())
-        .filter(|draft| draft.closed.is_none())
-        // Nobody could look at who sends requests, unless that is what their own Ingress asks for.
-        .filter(|draft| tls.passing.contains(&draft.ingress) || !draft.policy.protects())
-    else {
-        return Vec::new();
-    };
-    let route: Vec<RouteDestination> = draft
-        .route
-        .route
-        .iter()
-        .map(|to| RouteDestination {
-            destination: to.destination.clone(),
-            weight: to.weight,
-        })
-        .collect();
-    if route.is_empty() {
-        return Vec::new();
-    }
-    vec![TlsRoute {
-        r#match: vec![TlsMatchAttributes {
-            sni_hosts: vec![host.to_owned()],
-            port: port.into(),
-            ..TlsMatchAttributes::default()
-        }],
-        route,
-    }]
 }

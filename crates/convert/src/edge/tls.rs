@@ -15,6 +15,7 @@ use store::index::ObjectIndex;
 use super::https::{self, HttpsFor};
 use super::rules::{HostRules, RulesAbout};
 use super::{key, refer};
+use crate::gateway_api::credential::Lacks;
 use crate::outcome::{code, finding};
 use crate::owner::{Members, OwnerOf};
 use crate::reader::{Derive, Reader};
@@ -76,6 +77,8 @@ pub(super) struct TlsOf(pub(super) Arc<str>);
 pub(super) struct Tls {
     /// What its HTTPS server is told; none where there is no HTTPS.
     pub(super) settings: Option<ServerTlsSettings>,
+    /// Whoever comes in plain text can be sent to HTTPS: it is served here, or by what connections go to as they are.
+    pub(super) has_https: bool,
     /// Connections go to the backend as they are.
     pub(super) passthrough: bool,
     /// The Ingresses that say so.
@@ -112,6 +115,8 @@ impl Derive for TlsOf {
         if tls.passthrough {
             let passing = bases().filter(|(_, r)| r.annotated.annotations.tls.passthrough);
             tls.passing = passing.map(|(name, _)| name.clone()).collect();
+            // In plain text the host is still served here, and nginx asks whether any of its Ingresses has TLS.
+            tls.has_https = bases().any(|(_, rules)| rules.has_tls);
             return Arc::new(tls);
         }
         for (ingress, rules) in bases().filter(|(_, r)| r.annotated.annotations.tls.passthrough) {
@@ -130,6 +135,7 @@ impl Derive for TlsOf {
             ));
         }
         tls.settings = certificate(read, &self.0, bases(), &mut tls.others, &mut tls.findings);
+        tls.has_https = tls.settings.is_some();
         let states = |(_, rules): &&(ObjectName, Arc<HostRules>)| {
             let stated = &rules.annotated.annotations.tls;
             stated.min.is_some() || stated.max.is_some() || !stated.ciphers.is_empty()
@@ -182,7 +188,13 @@ fn certificate<'r>(
                 );
                 return None;
             };
-            bases.find(|(_, rules)| rules.has_tls || rules.annotated.dialect == Dialect::Nginx)?;
+            let is_nginx = |rules: &HostRules| rules.annotated.dialect == Dialect::Nginx;
+            let (ingress, rules) = bases.find(|(_, r)| r.has_tls || is_nginx(r))?;
+            findings.extend(without_default(
+                read,
+                &default,
+                (&**host, ingress, &**rules),
+            ));
             default
         }
     };
@@ -203,6 +215,27 @@ fn without_secret(host: &str, ingress: &ObjectName, rules: &HostRules) -> Option
     Some(finding(
         &key(ingress),
         code::NOT_SERVED,
+        severity,
+        at,
+        message,
+    ))
+}
+
+/// What is reported where nothing but the default certificate could be shown for a host, and it is not there.
+fn without_default(
+    read: &Reader<'_, '_, Routes>,
+    default: &ObjectName,
+    (host, ingress, rules): (&str, &ObjectName, &HostRules),
+) -> Option<Diagnostic> {
+    let lacking = read.derived(Lacks::pair(default));
+    let why = lacking.as_ref().as_ref()?;
+    let at = rules.without_secret.clone();
+    let at = at.unwrap_or_else(|| rules.at.clone());
+    let message = format!("for the default certificate {why}, so {host:?} has no HTTPS");
+    let severity = Severity::Warning;
+    Some(finding(
+        &key(ingress),
+        code::NO_BACKEND,
         severity,
         at,
         message,
@@ -266,55 +299,47 @@ fn stated(
         let stated = read.derived(HttpsFor(host.clone()));
         let name = stated.as_ref().as_ref()?.secret.clone();
         others.push(https::object(read));
-        if *read.derived(IsThere(name.clone())) {
-            others.push(secret(&name));
-        } else {
-            let message = format!(
-                "there is no Secret {name}, which the ConfigMap higress-https names for {host}, so no HTTPS is served with it"
-            );
-            warn("spec.tls", message);
+        match &*read.derived(Lacks::pair(&name)) {
+            None => others.push(secret(&name)),
+            Some(why) => {
+                let message = format!(
+                    "{why}, so no HTTPS is served with it; the ConfigMap higress-https names it for {host}"
+                );
+                warn("spec.tls", message);
+            }
         }
         return Some(name);
     };
     let name = ObjectName::new(ingress.namespace.clone(), &**name);
     let name = name.in_cluster(ingress.cluster.as_ref());
-    if *read.derived(IsThere(name.clone())) {
+    let lacking = read.derived(Lacks::pair(&name));
+    let Some(why) = lacking.as_ref() else {
         others.push(secret(&name));
         return Some(name);
-    }
+    };
     let standin = read.derived(HttpsFor(host.clone()));
     if let Some(standin) = standin.as_ref().as_ref().filter(|s| s.fallback) {
         let other = standin.secret.clone();
-        let message = format!(
-            "there is no Secret {name}, so {other} stands in for it, as the ConfigMap higress-https says"
-        );
+        let message =
+            format!("{why}, so {other} stands in for it, as the ConfigMap higress-https says");
         warn(at, message);
         others.extend([https::object(read), secret(&other)]);
         return Some(other);
     }
     let default = read.settings().features.edge_certificate.object();
     if let Some(default) = default.filter(|_| rules.annotated.dialect == Dialect::Nginx) {
-        let message = format!("there is no Secret {name}, so the default certificate is shown");
+        let message = match &*read.derived(Lacks::pair(&default)) {
+            None => format!("{why}, so the default certificate is shown"),
+            Some(too) => {
+                format!("{why}, and for the default certificate {too}, so {host:?} has no HTTPS")
+            }
+        };
         warn(at, message);
         others.push(secret(&name));
         return Some(default);
     }
-    let message = format!("there is no Secret {name}, so no HTTPS is served with it");
-    warn(at, message);
+    warn(at, format!("{why}, so no HTTPS is served with it"));
     Some(name)
-}
-
-/// Whether a Secret is there.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct IsThere(pub(crate) ObjectName);
-
-impl Derive for IsThere {
-    type Stratum = Routes;
-    type Value = bool;
-
-    fn derive(&self, read: &Reader<'_, '_, Routes>) -> bool {
-        read.get::<Secret>(&self.0).is_some()
-    }
 }
 
 /// The name by which the gateway's proxies ask for a Secret.
@@ -418,9 +443,9 @@ fn clients(read: &Reader<'_, '_, Routes>, asking: &Asking<'_>, tls: &mut Tls) {
     let found =
         found
             .map_err(String::from)
-            .and_then(|name| match *read.derived(IsThere(name.clone())) {
-                true => Ok(name),
-                false => Err(format!("there is no Secret {name}")),
+            .and_then(|name| match &*read.derived(Lacks::roots(&name)) {
+                None => Ok(name),
+                Some(why) => Err(why.clone()),
             });
     match (found, &mut tls.settings) {
         (Ok(name), Some(settings)) => {

@@ -1,4 +1,4 @@
-//! Certificates and authorities that Gateways and policies refer to: whether they can be used.
+//! Certificates and authorities that Gateways, policies and Ingresses refer to: whether they can be used.
 //!
 //! What is remembered of a Secret is what is wrong with it, so one that is renewed changes nothing here.
 //!
@@ -11,6 +11,68 @@ use model::{Kind, ObjectKey, ObjectName};
 
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
+
+const NO_PAIR: &str = "has neither `tls.crt` and `tls.key` nor `cert` and `key`";
+const NO_ROOTS: &str = "has neither `ca.crt` nor `cacert`";
+
+/// What a Secret is named for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Held {
+    /// A certificate with its key.
+    Pair,
+    /// Authorities that are trusted.
+    Roots,
+}
+
+/// Why a Secret does not hold what it is named for, as a sentence; `None` where it does. Whether that can be used is another
+/// question, of which the Secret itself is reported.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Lacks {
+    pub secret: ObjectName,
+    pub what: Held,
+}
+
+impl Lacks {
+    /// Why it holds no certificate with its key.
+    pub(crate) fn pair(secret: &ObjectName) -> Self {
+        Self {
+            secret: secret.clone(),
+            what: Held::Pair,
+        }
+    }
+
+    /// Why it holds no authorities.
+    pub(crate) fn roots(secret: &ObjectName) -> Self {
+        Self {
+            secret: secret.clone(),
+            what: Held::Roots,
+        }
+    }
+}
+
+impl Derive for Lacks {
+    type Stratum = Routes;
+    type Value = Option<String>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        let name = &self.secret;
+        let Some(secret) = read.get::<Secret>(name) else {
+            return Some(format!("there is no Secret {name}"));
+        };
+        let data = &secret.spec.data;
+        let (is_held, lacks) = match self.what {
+            Held::Pair => {
+                let pair = pair_of(|key| data.get(key).map(|value| &**value));
+                (pair.is_some(), NO_PAIR)
+            }
+            Held::Roots => {
+                let roots = roots_of(|key| data.get(key).map(|value| &**value));
+                (roots.is_some(), NO_ROOTS)
+            }
+        };
+        (!is_held).then(|| format!("the Secret {name} {lacks}"))
+    }
+}
 
 /// Why a Secret cannot serve as a certificate with its key, as the end of a sentence about it; `None` where it can.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -25,7 +87,7 @@ impl Derive for CertificateOf {
             return Some("is not there");
         };
         match pair_of(|key| secret.spec.data.get(key).map(|value| &**value)) {
-            None => Some("has neither `tls.crt` and `tls.key` nor `cert` and `key`"),
+            None => Some(NO_PAIR),
             Some(pair) => check_pair(pair.chain, pair.key)
                 .and_then(|()| match check_staple(pair.chain, pair.staple) {
                     // It is served without.
@@ -66,7 +128,7 @@ fn judged(found: Option<Option<&'static str>>) -> Option<&'static str> {
 
 fn fault<'a>(data: impl Fn(&str) -> Option<&'a [u8]>) -> Option<&'static str> {
     let Some(roots) = roots_of(data) else {
-        return Some("has neither `ca.crt` nor `cacert`");
+        return Some(NO_ROOTS);
     };
     check_roots(roots.certificates, roots.revoked)
         .err()

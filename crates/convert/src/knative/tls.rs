@@ -9,7 +9,8 @@ use proto_istio::networking::server_tls_settings::TlSmode;
 
 use super::owner::MembersOf;
 use super::{Place, told};
-use crate::edge::{self, IsThere};
+use crate::edge;
+use crate::gateway_api::credential::Lacks;
 use crate::outcome::code;
 use crate::reader::{Derive, Reader};
 use crate::refer::{Author, Named, may_name};
@@ -46,14 +47,15 @@ impl Derive for TlsOf {
             };
             let by = Author::new(Kind::KnativeIngress, ingress);
             let named = may_name(read, by, Named::Object(object.clone()));
-            let there = *read.derived(IsThere(secret.clone()));
             let fault = match named {
                 Err(refusal) => Some((code::CLOSED, refusal.sentence())),
-                Ok(_) if !there => Some((code::NO_BACKEND, format!("there is no Secret {secret}"))),
-                Ok(target) => {
-                    tls.others.extend(target.grants().iter().cloned());
-                    None
-                }
+                Ok(target) => match &*read.derived(Lacks::pair(secret)) {
+                    Some(why) => Some((code::NO_BACKEND, why.clone())),
+                    None => {
+                        tls.others.extend(target.grants().iter().cloned());
+                        None
+                    }
+                },
             };
             match fault {
                 Some((code, fault)) => {
