@@ -32,6 +32,8 @@ pub enum Choice {
     },
     /// Nowhere: it is answered.
     Answer(u16),
+    /// Nowhere: there is no connection that it could be sent over; why not.
+    Refused(String),
     /// That is not known; why not.
     Unknown(String),
 }
@@ -53,6 +55,7 @@ impl fmt::Display for Choice {
             }
             Self::Redirect { status, location } => write!(f, "{status} to {location}"),
             Self::Answer(status) => write!(f, "{status}"),
+            Self::Refused(why) => write!(f, "no connection: {why}"),
             Self::Unknown(why) => write!(f, "not known: {why}"),
         }
     }
@@ -70,6 +73,7 @@ impl Choice {
                     location: l,
                 },
             ) => location == l && is_permanent(*status) == is_permanent(*s),
+            (Self::Refused(_), Self::Refused(_)) => true,
             _ => self == other,
         }
     }

@@ -14,6 +14,7 @@ mod class;
 pub mod compare;
 pub mod manifests;
 mod options;
+mod ports;
 pub mod report;
 pub mod show;
 mod world;

@@ -54,7 +54,7 @@ pub struct OfIngress {
     pub at: String,
     /// How it fares: as the worst of its lines.
     pub verdict: Verdict,
-    /// Why its routes refuse every request, where they do so that nothing is left open.
+    /// Why its routes refuse every request, where they do.
     pub closed: Option<Arc<str>>,
     /// It takes a part of the requests of another, in whose routes it stands.
     pub canary: bool,
@@ -108,7 +108,7 @@ pub struct Summary {
     pub different: usize,
     /// How many have something that is not supported.
     pub unsupported: usize,
-    /// How many of all refuse every request, so that nothing is left open.
+    /// How many of all refuse every request.
     pub closed: usize,
     /// How many routes are served.
     pub routes: usize,
@@ -208,7 +208,7 @@ fn of_ingress(
         name: name.name.as_arc().clone(),
         at: ingress.meta.origin.to_string(),
         verdict: lines.map(|l| l.verdict).max().unwrap_or(Verdict::Same),
-        closed: read.closed.or_else(|| refusing(&routes)),
+        closed: refusing(&routes, read.redirect.answer.is_some()),
         canary: read.canary.is_some(),
         annotations,
         fields,
@@ -216,11 +216,21 @@ fn of_ingress(
     }
 }
 
-/// Why all routes of an Ingress refuse every request, where they do: the reason of the first.
-fn refusing(routes: &[Route]) -> Option<Arc<str>> {
-    let all = routes.iter().all(|route| route.closed.is_some());
-    routes.first().filter(|_| all)?.closed.clone()
+/// Why all routes of an Ingress refuse every request, where they do: the reason of the first. One that states its answer, as by
+/// `return 503`, refuses none.
+fn refusing(routes: &[Route], states_answer: bool) -> Option<Arc<str>> {
+    let why = |route: &Route| {
+        let unavailable =
+            || (route.is_unavailable && !states_answer).then(|| Arc::from(UNAVAILABLE));
+        route.closed.clone().or_else(unavailable)
+    };
+    let serving = routes.iter().filter(|route| !route.is_before);
+    let reasons: Option<Vec<Arc<str>>> = serving.map(why).collect();
+    reasons?.into_iter().next()
 }
+
+/// Why an Ingress refuses every request that no annotation closes.
+const UNAVAILABLE: &str = "no backend that it names is there";
 
 fn worst_first(mut lines: Vec<Line>) -> Vec<Line> {
     lines.sort_by(|a, b| b.verdict.cmp(&a.verdict).then_with(|| a.key.cmp(&b.key)));

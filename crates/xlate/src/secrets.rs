@@ -26,9 +26,10 @@ use mesh::scope::{ScopeKey, ScopeOf};
 use model::access::{Access, AccessKey};
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
+use model::kinds::istio::Gateway;
 use model::names::ClusterId;
 use model::node::{Identity, Role};
-use model::object::ObjectKey;
+use model::object::{ObjectKey, ObjectName};
 use model::spiffe::SpiffeId;
 use model::x509::Fault;
 use store::{Reads, Snapshot};
@@ -290,7 +291,8 @@ impl SecretsOf {
                     }
                     Some(credential) => {
                         let made = cx.query(&SecretOf::new(credential, &self.keys));
-                        if made.resource.is_some() || made.fault.is_some() {
+                        let is_held = made.resource.is_some() || made.fault.is_some();
+                        if is_held || is_of_ingress(cx, &server.gateway) {
                             continue;
                         }
                         "is not there, or lacks the keys that a proxy needs".to_owned()
@@ -301,6 +303,13 @@ impl SecretsOf {
         }
         found
     }
+}
+
+/// Whether a Gateway is derived from Ingresses with annotations, whose translation reports each Secret that they lack where they
+/// name it.
+fn is_of_ingress(cx: &Cx<'_, Snapshot>, gateway: &ObjectName) -> bool {
+    let gateway = cx.get::<Gateway>(gateway);
+    gateway.is_some_and(|gateway| gateway.meta.is_edge())
 }
 
 /// The finding that a proxy does not get a credential of a server.

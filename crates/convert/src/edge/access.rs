@@ -26,6 +26,9 @@ use crate::strata::Routes;
 const FORMS: &str =
     "hashes are read as `htpasswd -m` and `htpasswd -s` make them, not those of bcrypt or crypt";
 
+/// The key of a Secret with users that has them all, as lines of a file.
+const FILE: &str = "auth";
+
 /// How long a service that is asked may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -50,6 +53,11 @@ pub(super) fn users(making: &mut Making<'_, '_, '_>, basic: &BasicAuth) -> Optio
         kind: Kind::Secret,
         name: name.clone(),
     });
+    if basic.form == SecretForm::File && !secret.spec.data.contains_key(FILE) {
+        let why = format!("the Secret {name} has no key `{FILE}`, so requests get 503");
+        making.close(NAME, "auth-secret has no key auth", why);
+        return None;
+    }
     let (lines, refused) = lines_of(&secret.spec, basic.form);
     if lines.is_empty() || lines.len() > limits::USER_BYTES {
         let why = match lines.is_empty() {
@@ -100,7 +108,7 @@ fn lines_of(secret: &Secret, form: SecretForm) -> (String, usize) {
     };
     match form {
         SecretForm::File => {
-            for line in text("auth").unwrap_or_default().lines().map(str::trim) {
+            for line in text(FILE).unwrap_or_default().lines().map(str::trim) {
                 if line.is_empty() || line.starts_with('#') {
                     continue;
                 }

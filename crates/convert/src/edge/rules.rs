@@ -469,8 +469,12 @@ impl Reading<'_> {
                 BackendPort::Name(service.port.name.clone())
             }
             _ => {
-                let message = "is not a port, so requests for it get 503";
-                self.leave_out(format!("{at}.service.port"), message);
+                // As that of a Service which has not the port: nobody has it.
+                if self.ingress.meta.closed.is_none() {
+                    let at = format!("{at}.service.port");
+                    let message = "is not a port, so requests for it get 503";
+                    self.tell(code::NO_BACKEND, Severity::Warning, at, message);
+                }
                 return Backend::None;
             }
         };

@@ -5,6 +5,7 @@ use demo::shop::WORKLOADS;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::backend::{Backend, prompt};
+use crate::edge::{indented, secret_of};
 use crate::rig::{Rig, until};
 use crate::rotation::{connect, pair, secret};
 
@@ -50,7 +51,7 @@ kind: Ingress
 metadata:
   name: staff
   namespace: shop
-  annotations: {nginx.ingress.kubernetes.io/auth-tls-secret: shop/edge}
+  annotations: {nginx.ingress.kubernetes.io/auth-tls-secret: shop/authority}
 spec:
   ingressClassName: nginx
   tls: [{hosts: [staff.example.com], secretName: edge}]
@@ -67,6 +68,8 @@ pub(crate) async fn a_host_is_routed_over_any_connection_but_one_that_asks_for_c
     let own = pair(1);
     let fields = secret("edge", &own.chain, &own.key);
     rig.write("secret.yaml", &fields);
+    let authority = [("ca.crt", indented(&own.chain))];
+    rig.write("authority.yaml", &secret_of("authority", &authority));
     rig.write("ingresses.yaml", INGRESSES);
     let mut mesh = rig
         .mesh_with(vec!["--insecure-test-identities".to_owned()])

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use super::{Choice, Chosen, Request};
 use crate::World;
-use location::Location;
+use location::{Backend, Location};
 
 /// The server of requests for no known host.
 const DEFAULT: &str = "_";
@@ -32,8 +32,10 @@ pub struct Nginx {
 pub(super) struct Server {
     /// In the order in which Ingresses name them.
     locations: Vec<Location>,
-    /// It has a certificate.
+    /// Clients without TLS can be redirected: it has a certificate, be it the default one.
     has_certificate: bool,
+    /// Connections over TLS go to the backend of its root as they are.
+    passes: bool,
 }
 
 impl Nginx {
@@ -63,6 +65,13 @@ impl Nginx {
                 };
             }
         };
+        // By the name of the server alone: not by its aliases, and not by a wildcard.
+        if request.tls && server.passes && name == request.host {
+            return Chosen {
+                choice: server.passed(),
+                by: format!("{name}: ssl-passthrough"),
+            };
+        }
         let path = location::normalised(request.bare_path());
         let (location, choice) = match location::find(&server.locations, &path) {
             Ok(Some(found)) => (found.to_string(), found.serve(server, request, &path)),
@@ -86,5 +95,17 @@ impl Nginx {
             dots.filter_map(|at| by_name(&format!("*{}", &host[at..])))
                 .next()
         })
+    }
+}
+
+impl Server {
+    /// Where connections go that pass as they are.
+    fn passed(&self) -> Choice {
+        let root = self.locations.iter().find(|location| location.path == "/");
+        match root.and_then(|root| root.backend.as_ref()) {
+            Some(Backend::Service(to)) => Choice::Backends(vec![(to.clone(), 100)]),
+            Some(Backend::Absent(why)) => Choice::Refused(why.clone()),
+            None => Choice::Refused("no rule of the host leads from / to a Service".to_owned()),
+        }
     }
 }

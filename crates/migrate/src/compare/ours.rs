@@ -65,7 +65,11 @@ fn of_end(walked: &Walk, domain: &str, request: &Request) -> Choice {
             location: format!("https://{}{}", request.host, request.path),
         },
         End::Refused(Refusal::NoVirtualHost | Refusal::NoRoute) => Choice::Answer(404),
-        End::Refused(why) => Choice::Unknown(why.to_string()),
+        // Whether the client has a certificate to show, no request says.
+        End::Refused(why @ (Refusal::WrongCertificate | Refusal::SeveralFilterChains)) => {
+            Choice::Unknown(why.to_string())
+        }
+        End::Refused(why) => Choice::Refused(why.to_string()),
     }
 }
 

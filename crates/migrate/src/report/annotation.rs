@@ -7,11 +7,11 @@ use annotations::Annotations;
 use annotations::spec::{self, Becomes, Spec};
 use convert::code;
 use model::kinds::kube::Ingress;
-use model::{AnyObject, Diagnostic, Kind, Object, ObjectName, Severity};
+use model::{Diagnostic, Object, ObjectName, Severity};
 use store::Snapshot;
 
 use super::{Line, Verdict, worst_first};
-use crate::name_of;
+use crate::{name_of, ports};
 
 /// The beginning of the path of a finding about an annotation.
 const PATH: &str = "metadata.annotations[";
@@ -56,7 +56,8 @@ pub(super) fn lines(
                 fields.entry(path.clone()).or_insert_with(|| same(&path))
             }
         };
-        let verdict = of_finding(finding, || is_of_alias(snapshot, ingress, &finding.path));
+        let is_found = || is_found_by_nginx(snapshot, ingress, &finding.path);
+        let verdict = of_finding(finding, is_found);
         add(line, verdict, &finding.message);
         if let Some(help) = &finding.help {
             add(line, Verdict::Same, help);
@@ -147,12 +148,12 @@ fn of_message(severity: Severity, message: &str) -> Verdict {
     }
 }
 
-fn of_finding(finding: &Diagnostic, is_of_alias: impl Fn() -> bool) -> Verdict {
+fn of_finding(finding: &Diagnostic, is_found_by_nginx: impl Fn() -> bool) -> Verdict {
     let is_refused = match finding.code {
         code::NOT_SERVED | code::OVER_LIMIT => true,
         code::CLOSED | code::NOT_PERMITTED => finding.message.ends_with(REFUSED),
-        // Of a Service that is not there, nginx refuses the requests as well; a name it looks up.
-        code::NO_BACKEND => finding.message.ends_with(REFUSED) && is_of_alias(),
+        // Of a Service that is not there, or has not the port, nginx refuses the requests as well.
+        code::NO_BACKEND => finding.message.ends_with(REFUSED) && is_found_by_nginx(),
         _ => false,
     };
     match is_refused && finding.severity > Severity::Info {
@@ -161,8 +162,9 @@ fn of_finding(finding: &Diagnostic, is_of_alias: impl Fn() -> bool) -> Verdict {
     }
 }
 
-/// Whether the field of an Ingress at a path is a backend, or is within one, that is a Service of the type ExternalName.
-fn is_of_alias(snapshot: &Snapshot, ingress: &Object<Ingress>, path: &str) -> bool {
+/// Whether the field of an Ingress at a path is a backend, or is within one, that nginx has somewhere to send requests for: it looks
+/// up the name of a Service of the type ExternalName, and takes the ports of pods for those of a Service.
+fn is_found_by_nginx(snapshot: &Snapshot, ingress: &Object<Ingress>, path: &str) -> bool {
     let rules = ingress.spec.rules.iter().enumerate();
     let of_rules = rules.flat_map(|(i, rule)| {
         let paths = rule.http.iter().flat_map(|http| &http.paths).enumerate();
@@ -178,10 +180,11 @@ fn is_of_alias(snapshot: &Snapshot, ingress: &Object<Ingress>, path: &str) -> bo
             return false;
         };
         let name = ObjectName::new(ingress.namespace().clone(), to.name.clone());
-        matches!(
-            snapshot.tables.get_any(Kind::Service, &name),
-            Some(AnyObject::Service(service)) if &*service.spec.service_type == "ExternalName"
-        )
+        let service = snapshot.tables.kube_services.get(&name);
+        service.is_some_and(|service| {
+            let is_alias = &*service.spec.service_type == "ExternalName";
+            is_alias || ports::number_of(&service.spec, &to.port).is_some()
+        })
     })
 }
 

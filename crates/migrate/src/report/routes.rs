@@ -27,9 +27,16 @@ pub struct Route {
     /// What is done: `rewrite to /`, `basic auth`, `redirect 301 to https://…`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub does: Vec<String>,
-    /// Why it refuses every request, where it does.
+    /// Why it refuses every request, where it is closed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed: Option<Arc<str>>,
+    /// It answers as one whose backend is not there.
+    #[serde(skip)]
+    pub(super) is_unavailable: bool,
+    /// It stands before others and says nothing of whether those serve requests: it leads to https, or takes paths that would
+    /// get around what is protected.
+    #[serde(skip)]
+    pub(super) is_before: bool,
 }
 
 /// Where requests go.
@@ -139,6 +146,8 @@ impl Reading<'_> {
                     backends: backends.clone(),
                     does: does.clone(),
                     closed: closed(http),
+                    is_unavailable: is_unavailable(http),
+                    is_before: leads_to_https(http) || is_guard(http),
                 });
             }
         }
@@ -163,12 +172,30 @@ impl Reading<'_> {
     }
 }
 
-/// Why a route refuses every request.
+/// Why a route is closed.
 fn closed(http: &HttpRoute) -> Option<Arc<str>> {
     http.direct_response.as_ref()?;
     let response = http.headers.as_ref()?.response.as_ref()?;
     let reason = response.set.get(convert::edge::REASON)?;
     Some(reason.replace("%%", "%").into())
+}
+
+/// Whether a route is closed because of what other routes protect.
+fn is_guard(http: &HttpRoute) -> bool {
+    closed(http).is_some() && !is_unavailable(http)
+}
+
+/// Whether a route answers as one whose backend is not there.
+fn is_unavailable(http: &HttpRoute) -> bool {
+    let answer = http.direct_response.as_ref();
+    answer.is_some_and(|answer| answer.status == 503)
+}
+
+/// Whether a route sends clients to the same place over https.
+fn leads_to_https(http: &HttpRoute) -> bool {
+    http.redirect
+        .as_ref()
+        .is_some_and(|to| to.scheme == "https" && to.authority.is_empty() && to.uri.is_empty())
 }
 
 /// A Service's host as `namespace/name`; other hosts as they are.

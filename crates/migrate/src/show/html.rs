@@ -21,7 +21,7 @@ pub(super) fn write(out: &mut dyn Write, report: &Report) -> io::Result<()> {
         let closed = counted(summary.closed, "Ingress refuses", "Ingresses refuse");
         writeln!(
             out,
-            "<p class=\"unsupported\"><b>{closed} every request, so that nothing is left open.</b></p>"
+            "<p class=\"unsupported\"><b>{closed} every request.</b></p>"
         )?;
     }
     let [same, different, unsupported] = summary.annotations;

@@ -18,7 +18,7 @@ pub(super) fn write(out: &mut dyn Write, report: &Report) -> io::Result<()> {
         let closed = counted(summary.closed, "Ingress refuses", "Ingresses refuse");
         writeln!(
             out,
-            "**{closed} every request, so that nothing is left open.**"
+            "**{closed} every request.**"
         )?;
     }
     writeln!(out, "\n| | Ingresses | annotations |\n|---|---|---|")?;

@@ -79,7 +79,7 @@ fn summary(out: &mut dyn Write, report: &Report, style: Style) -> io::Result<()>
     }
     if summary.closed > 0 {
         let closed = counted(summary.closed, "Ingress refuses", "Ingresses refuse");
-        let text = format!("  {closed} every request, so that nothing is left open");
+        let text = format!("  {closed} every request");
         writeln!(out, "{}", style.paint(Verdict::Unsupported, &text))?;
     }
     attention(out, &summary.attention, style)?;

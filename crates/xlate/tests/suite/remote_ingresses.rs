@@ -27,16 +27,22 @@ spec:
 const CHAIN: &str = include_str!("../../../model/src/x509/keys/ec.crt");
 const KEY: &str = include_str!("../../../model/src/x509/keys/ec.pkcs8.key");
 
-/// A world in which Ingresses are served by the proxies of the namespace `shop` with a label.
-fn world() -> World {
+/// Ingresses of these classes of the configured cluster are served by the proxies of the namespace `shop` with a label.
+fn empty(classes: &str) -> World {
     let mut settings = settings("");
     let stated = [
+        ("PILOTHOUSE_INGRESS_CLASSES", classes),
         ("PILOTHOUSE_INGRESS_NAMESPACE", "shop"),
         ("PILOTHOUSE_INGRESS_SELECTOR", "app=edge"),
     ];
     let stated = stated.map(|(name, value)| (name.to_owned(), value.to_owned()));
     settings.features = Arc::new(Features::from_env(stated));
-    let mut world = World::new(settings);
+    World::new(settings)
+}
+
+/// A world in which Ingresses of another cluster are served.
+fn world() -> World {
+    let mut world = empty("");
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "web", "namespace": "bank"},
         "stringData": {"tls.crt": CHAIN, "tls.key": KEY}});
     let west = Owner {
@@ -102,5 +108,19 @@ fn nobody_else_can_name_it() {
         let found = world.get(&view.findings());
         let told = found.iter().any(|found| found.code == code::NO_CREDENTIAL);
         assert!(told, "{namespace}: {found:?}");
+    }
+}
+
+#[test]
+fn a_certificate_that_an_ingress_lacks_is_not_reported_at_the_gateway_derived_from_it_as_well() {
+    let halved = "{apiVersion: v1, kind: Secret, metadata: {name: web, namespace: bank}, stringData: {tls.crt: C}}";
+    for secret in ["", halved] {
+        let mut world = empty("nginx");
+        world.put(&format!("{INGRESS}---\n{secret}\n"));
+        let view = gateway(&world, "shop");
+        let found = world.get(&view.findings());
+        let told = found.iter().any(|found| found.code == code::NO_CREDENTIAL);
+        assert!(!told, "{secret}: {found:?}");
+        assert!(names(&world, &view).is_empty(), "{secret}");
     }
 }

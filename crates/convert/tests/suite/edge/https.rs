@@ -85,7 +85,8 @@ spec:
 
 fn secret(namespace: &str, name: &str) -> String {
     format!(
-        "---\n{{apiVersion: v1, kind: Secret, metadata: {{name: {name}, namespace: {namespace}}}}}\n"
+        "---\n{{apiVersion: v1, kind: Secret, metadata: {{name: {name}, namespace: {namespace}}}, \
+         stringData: {{tls.crt: C, tls.key: K}}}}\n"
     )
 }
 

@@ -19,8 +19,8 @@ pub(super) struct Location {
     pub(super) path_type: PathType,
     /// The Ingress that it is from.
     pub(super) ingress: String,
-    /// `namespace/name:port`; none where nothing is there.
-    pub(super) backend: Option<String>,
+    /// Where requests go; none where nothing is named.
+    pub(super) backend: Option<Backend>,
     /// It stands for what no rule says, and gives way to one of the same path.
     pub(super) is_default: bool,
     /// It makes the paths of its server regular expressions.
@@ -33,6 +33,15 @@ pub(super) struct Location {
     pub(super) to_https: ToHttps,
     /// Who takes a part of its requests.
     pub(super) canaries: Vec<Canary>,
+}
+
+/// What stands behind a location.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Backend {
+    /// The port of a Service, `namespace/name:port`.
+    Service(String),
+    /// There is no such Service, or it has not the port, and requests get 503; the reason, as a sentence.
+    Absent(String),
 }
 
 /// Which requests without TLS are redirected.
@@ -49,9 +58,12 @@ pub(super) enum ToHttps {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path)?;
-        match self.ingress.is_empty() {
-            true => Ok(()),
-            false => write!(f, " of {}", self.ingress),
+        if !self.ingress.is_empty() {
+            write!(f, " of {}", self.ingress)?;
+        }
+        match &self.backend {
+            Some(Backend::Absent(why)) => write!(f, ": {why}"),
+            _ => Ok(()),
         }
     }
 }
@@ -165,10 +177,13 @@ impl Location {
                 location: format!("{}://{}{path}/", request.scheme(), request.host),
             };
         }
-        let Some(backend) = &self.backend else {
-            return Choice::Answer(404);
-        };
-        Choice::Backends(canary::split(backend, &self.canaries, request))
+        match &self.backend {
+            None => Choice::Answer(404),
+            Some(Backend::Absent(_)) => Choice::Answer(503),
+            Some(Backend::Service(to)) => {
+                Choice::Backends(canary::split(to, &self.canaries, request))
+            }
+        }
     }
 }
 

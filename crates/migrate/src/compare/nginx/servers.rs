@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::kinds::kube::{Ingress, IngressBackend, PathType, Service};
+use model::kinds::kube::{Ingress, IngressBackend, PathType};
 use model::{Labels, Object, ObjectName};
 use store::Snapshot;
 
 use super::canary::Canary;
-use super::location::{Location, ToHttps};
+use super::location::{Backend, Location, ToHttps};
 use super::{DEFAULT, Nginx, Server};
-use crate::{PREFIXES, World};
+use crate::{PREFIXES, World, ports};
 
 /// What ingress-nginx makes of the Ingresses of a world.
 pub(super) fn of(world: &World) -> Nginx {
@@ -55,6 +55,11 @@ fn annotation<'a>(ingress: &'a Object<Ingress>, name: &str) -> Option<&'a str> {
     (!value.is_empty()).then_some(value)
 }
 
+/// A Service that an Ingress names.
+fn named(ingress: &Object<Ingress>, service: &str) -> ObjectName {
+    ObjectName::new(ingress.namespace().clone(), service)
+}
+
 fn is_on(value: Option<&str>) -> bool {
     matches!(value, Some("true" | "True" | "TRUE" | "t" | "T" | "1"))
 }
@@ -66,9 +71,8 @@ fn is_off(value: Option<&str>) -> bool {
 impl Making<'_> {
     /// Adds the servers and locations of an Ingress.
     fn add(&mut self, ingress: &Object<Ingress>) {
-        let namespace = &ingress.meta.name;
         let default = ingress.spec.default_backend.as_ref();
-        let default = default.and_then(|backend| self.backend(namespace, backend));
+        let default = default.and_then(|backend| self.backend(ingress, backend));
         if let (Some(backend), true) = (&default, ingress.spec.rules.is_empty()) {
             let mut location = self.location(ingress, "/", PathType::Prefix);
             location.backend = Some(backend.clone());
@@ -82,10 +86,14 @@ impl Making<'_> {
                 location.is_default = true;
                 self.put(&host, location);
             }
-            if has_certificate(&ingress.spec, &host) {
-                self.server(&host).has_certificate = true;
-            }
+            let server = self.server(&host);
+            // Whatever `tls` says of the host: where no certificate can be used the default one is.
+            server.has_certificate |= !ingress.spec.tls.is_empty() && host != DEFAULT;
+            server.passes |= is_on(annotation(ingress, "ssl-passthrough"));
             for path in rule.http.iter().flat_map(|http| &http.paths) {
+                let Some(backend) = self.backend(ingress, &path.backend) else {
+                    continue;
+                };
                 let text = if path.path.is_empty() {
                     "/"
                 } else {
@@ -93,7 +101,7 @@ impl Making<'_> {
                 };
                 let path_type = type_of(path.path_type);
                 let mut location = self.location(ingress, text, path_type);
-                location.backend = self.backend(namespace, &path.backend);
+                location.backend = Some(backend);
                 self.put(&host, location);
             }
         }
@@ -123,7 +131,8 @@ impl Making<'_> {
         for rule in &ingress.spec.rules {
             let host = host_of(&rule.host);
             for path in rule.http.iter().flat_map(|http| &http.paths) {
-                let Some(backend) = self.backend(&ingress.meta.name, &path.backend) else {
+                let backend = self.backend(ingress, &path.backend);
+                let Some(Backend::Service(backend)) = backend else {
                     continue;
                 };
                 let text = if path.path.is_empty() {
@@ -138,7 +147,8 @@ impl Making<'_> {
                 let base = server.locations.iter_mut().find(|location| {
                     location.path == text && location.path_type == path_type && !location.is_default
                 });
-                let Some(base) = base.filter(|base| base.backend.as_ref() != Some(&backend)) else {
+                let itself = Some(Backend::Service(backend.clone()));
+                let Some(base) = base.filter(|base| base.backend != itself) else {
                     continue;
                 };
                 let text = |name| annotation(ingress, name).map(str::to_owned);
@@ -189,18 +199,33 @@ impl Making<'_> {
         }
     }
 
-    /// A backend as `namespace/name:port`.
-    fn backend(&self, ingress: &ObjectName, backend: &IngressBackend) -> Option<String> {
-        let service = backend.service.as_ref()?;
-        let name = ObjectName::new(ingress.namespace.clone(), &*service.name);
-        let number = match service.port.number {
-            0 => {
-                let known = self.snapshot.tables.kube_services.get(&name)?;
-                number_of(&known.spec, &service.port.name)?
-            }
-            number => number,
-        };
-        Some(format!("{name}:{number}"))
+    /// What stands behind a backend; none where it names no Service, which nginx passes over.
+    fn backend(&self, ingress: &Object<Ingress>, backend: &IngressBackend) -> Option<Backend> {
+        let stated = backend.service.as_ref()?;
+        let (name, port) = (named(ingress, &stated.name), &stated.port);
+        let service = self.snapshot.tables.kube_services.get(&name);
+        let found = service.and_then(|service| ports::number_of(&service.spec, port));
+        if let Some(number) = found {
+            return Some(Backend::Service(format!("{name}:{number}")));
+        }
+        if let Some(instead) = self.instead(ingress) {
+            return Some(Backend::Service(instead));
+        }
+        Some(Backend::Absent(match service {
+            None => format!("there is no Service {name}"),
+            Some(_) => format!(
+                "the Service {name} has not the port {}",
+                ports::text_of(port)
+            ),
+        }))
+    }
+
+    /// The Service of the annotation `default-backend`, by its first port.
+    fn instead(&self, ingress: &Object<Ingress>) -> Option<String> {
+        let name = named(ingress, annotation(ingress, "default-backend")?);
+        let service = self.snapshot.tables.kube_services.get(&name)?;
+        let first = service.spec.ports.first()?;
+        Some(format!("{name}:{}", first.port))
     }
 
     /// Aliases of servers, and the hosts that are sent to another.
@@ -248,22 +273,4 @@ fn host_of(host: &str) -> String {
         true => DEFAULT.to_owned(),
         false => host.to_ascii_lowercase(),
     }
-}
-
-fn number_of(service: &Service, port: &str) -> Option<i32> {
-    let mut ports = service.ports.iter();
-    ports.find(|p| &*p.name == port).map(|p| p.port)
-}
-
-/// Whether an Ingress names a certificate for a host.
-fn has_certificate(ingress: &Ingress, host: &str) -> bool {
-    let covers = |named: &Arc<str>| {
-        let below = named
-            .strip_prefix('*')
-            .map(|suffix| host.strip_suffix(suffix));
-        **named == *host || below.flatten().is_some_and(|label| !label.contains('.'))
-    };
-    ingress.tls.iter().any(|tls| {
-        !tls.secret_name.is_empty() && (tls.hosts.is_empty() || tls.hosts.iter().any(covers))
-    })
 }

@@ -298,7 +298,7 @@ fn all_chosen(world: &World, gateway: Option<&str>, requests: &[Request]) -> Vec
 fn is_refused(choice: &Choice) -> bool {
     match choice {
         Choice::Answer(status) => *status >= 400,
-        Choice::Unknown(_) => true,
+        Choice::Refused(_) | Choice::Unknown(_) => true,
         _ => false,
     }
 }
