@@ -181,3 +181,46 @@ fn a_default_backend_beside_rules_takes_more_hosts_than_with_nginx() {
     assert_eq!(verdict(backend), None);
     assert_eq!(verdict(rule), None);
 }
+
+#[test]
+fn a_port_that_is_not_there_counts_once_and_an_ingress_of_it_refuses_every_request() {
+    let service = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {ports: [{name: http, port: 80, targetPort: 8080}]}}\n---\n";
+    let told = |tls: &str, port: &str| {
+        let spec = format!(
+            "{{ingressClassName: nginx, {tls}rules: [{{host: a.com, http: {{paths: [{{path: /, pathType: Prefix, backend: {{service: {{name: web, port: {port}}}}}}}]}}}}]}}"
+        );
+        let report = report(&[service, &ingress("web", &[], &spec)].concat());
+        let web = &report.ingresses[0];
+        let needs = report.summary.attention.iter().map(|told| told.ingresses);
+        (
+            report.summary.closed,
+            web.verdict,
+            web.fields.len(),
+            needs.sum::<usize>(),
+        )
+    };
+    let fine = (0, Verdict::Same, 0, 0);
+    assert_eq!(told("", "{number: 80}"), fine);
+    let tls = "tls: [{hosts: [a.com], secretName: cert}], ";
+    assert_eq!(told(tls, "{number: 80}"), fine);
+    // With nginx they get 503 as well, in whatever way the port is named.
+    let refused = (1, Verdict::Different, 1, 1);
+    for port in ["{number: 81}", "{name: admin}", "{}", "{number: 70000}"] {
+        assert_eq!(told("", port), refused, "{port}");
+        assert_eq!(told(tls, port), refused, "{port}");
+    }
+    // That of the pods, which nginx takes.
+    let lost = (1, Verdict::Unsupported, 1, 1);
+    assert_eq!(told("", "{number: 8080}"), lost);
+}
+
+#[test]
+fn what_answers_503_because_it_says_so_refuses_nothing() {
+    let spec = "{ingressClassName: nginx, rules: [{host: a.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}";
+    let closed = |annotation: &str| {
+        let stated = format!("nginx.ingress.kubernetes.io/{annotation}");
+        report(&ingress("web", &[stated], spec)).summary.closed
+    };
+    assert_eq!(closed("configuration-snippet: return 503;"), 0);
+    assert_eq!(closed("enable-modsecurity: 'true'"), 1);
+}
