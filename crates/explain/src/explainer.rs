@@ -1,17 +1,19 @@
 //! Taking objects away and seeing what happens.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use incr::{Cx, Engine, InputKey, Query, RootId};
 use mesh::view::ProxyKey;
 use model::mesh::default_mesh_config;
-use model::{AnyObject, ObjectKey};
+use model::{AnyObject, Kind, ObjectKey};
 use rustc_hash::FxHashSet;
 use serde_json::Value;
 use store::{Input, Snapshot};
 use xds::{Resource, ResourceSet, TypeUrl};
 use xlate::ViewOf;
+use xlate::secrets::Held;
 
 use crate::explanation::{Effect, Explanation, NamedObject, Participation, Settings, Touched};
 use crate::fork::Fork;
@@ -87,6 +89,22 @@ impl Explainer {
             self.roots.push((ty, self.engine.root(&served)));
         }
         ResourceSet::clone(&self.engine.get(self.fork.snapshot(), &served))
+    }
+
+    /// Those of secrets with these names that the objects hold and the proxy would take, if it may read them. `None` where there is
+    /// no Secret at all, as where manifests are kept without.
+    pub fn held(&self, names: BTreeSet<String>) -> Option<BTreeSet<String>> {
+        let snapshot = self.fork.snapshot();
+        snapshot.tables.iter_any(Kind::Secret).next()?;
+        let namespace = &self.proxy.node().namespace;
+        let held = names.into_iter().filter(|name| {
+            let held = Held {
+                name: Arc::from(&**name),
+                namespace: namespace.clone(),
+            };
+            *self.engine.get(snapshot, &held)
+        });
+        Some(held.collect())
     }
 
     /// The objects that made each of some resources of a type, or parts of them.

@@ -5,6 +5,7 @@ pub(crate) mod bootstrap;
 pub(crate) mod cert;
 pub(crate) mod certs;
 pub(crate) mod crds;
+mod credentials;
 pub(crate) mod echo;
 pub(crate) mod explain;
 mod flags;

@@ -19,6 +19,7 @@ mod policy;
 mod resources;
 mod route;
 mod steps;
+mod tls;
 mod virtual_host;
 mod walk;
 

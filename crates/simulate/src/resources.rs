@@ -1,6 +1,6 @@
 //! The resources that a proxy has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use std::net::IpAddr;
 
@@ -11,6 +11,7 @@ use proto_envoy::envoy::config::listener::v3::Listener;
 use proto_envoy::envoy::config::route::v3::RouteConfiguration;
 
 use crate::listener::socket;
+use crate::tls;
 use crate::walk::tcp_cluster;
 
 /// Listeners, routes, clusters and endpoints of one proxy.
@@ -20,6 +21,8 @@ pub struct Resources {
     pub(crate) routes: BTreeMap<String, RouteConfiguration>,
     pub(crate) clusters: BTreeMap<String, Cluster>,
     pub(crate) endpoints: BTreeMap<String, ClusterLoadAssignment>,
+    /// The names of the secrets that can be used; none where they are not known, and taken to be there.
+    secrets: Option<BTreeSet<String>>,
 }
 
 /// A resource is not what its type says. Who made it can act.
@@ -71,6 +74,24 @@ impl Resources {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The names of the secrets that the listeners ask for.
+    pub fn asked_secrets(&self) -> BTreeSet<String> {
+        let listeners = self.listeners.iter();
+        let chains = listeners.flat_map(|l| l.filter_chains.iter().chain(&l.default_filter_chain));
+        chains.flat_map(tls::asked).collect()
+    }
+
+    /// States the names of the secrets that the proxy has and can use. Without that each is taken to be there.
+    pub fn set_secrets(&mut self, usable: BTreeSet<String>) {
+        self.secrets = Some(usable);
+    }
+
+    /// Whether the proxy has a secret of that name, as far as is known.
+    pub(crate) fn has_secret(&self, name: &str) -> bool {
+        let known = self.secrets.as_ref();
+        known.is_none_or(|known| known.contains(name))
     }
 
     /// The address of a service, as far as the proxy knows it: from the domains of its virtual host, or from the

@@ -19,7 +19,6 @@ use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v
 use proto_envoy::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
 use proto_envoy::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
 use proto_envoy::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::ClusterSpecifier as TcpClusters;
-use proto_envoy::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
 
 use crate::access::{self, Asked};
 use crate::call::{Call, Protocol, Tls};
@@ -28,7 +27,7 @@ use crate::location::Location;
 use crate::policy::{self, Verdict};
 use crate::resources::Resources;
 use crate::steps::{of_chain, of_config, of_host, of_listener, of_route};
-use crate::{chain, listener, notes, path, route, virtual_host};
+use crate::{chain, listener, notes, path, route, tls, virtual_host};
 
 /// What was passed on the way, and where it ends.
 #[derive(Clone, PartialEq, Debug)]
@@ -118,6 +117,8 @@ pub enum Refusal {
     WrongTls,
     /// A certificate of the mesh is wanted from the client or by it.
     WrongCertificate,
+    /// The proxy has not the certificate that it is to show, or not the roots that it is to judge the client's by.
+    NoCertificate,
     /// HTTP is wanted.
     NoHttp,
     /// There is no such route configuration, or none of its virtual hosts has the authority.
@@ -137,6 +138,9 @@ impl std::fmt::Display for Refusal {
             Self::WrongTls => "TLS is wanted here, and the connection is without",
             Self::WrongCertificate => {
                 "one side wants a certificate of the other that it does not have"
+            }
+            Self::NoCertificate => {
+                "the proxy has not the certificate or the roots that it needs: the connection is closed"
             }
             Self::NoHttp => "HTTP in plain text is wanted here, and something else is spoken",
             Self::NoVirtualHost => "no virtual host has this authority: 404",
@@ -178,7 +182,7 @@ fn follow(resources: &Resources, call: &Call, seen: &mut Seen) -> Result<End, Re
         None => at.below(format_args!("defaultFilterChain")),
     };
     seen.steps.push(of_chain(chain, at.clone()));
-    check_tls(chain, call)?;
+    tls::check(resources, chain, call)?;
     seen.verdict = policy::of_connection(chain, call);
     seen.asked = access::of_connection(chain, call);
     if let Some((index, manager)) = filter::<HttpConnectionManager>(chain) {
@@ -224,41 +228,6 @@ pub(crate) fn tcp_cluster(chain: &FilterChain) -> Option<String> {
 pub(crate) fn unpack<M: Message + Name + Default>(any: &Any) -> Option<M> {
     let is = any.type_url.rsplit('/').next() == Some(&M::full_name());
     is.then(|| M::decode(any.value.as_slice()).ok()).flatten()
-}
-
-/// Whether client and chain understand each other.
-fn check_tls(chain: &FilterChain, call: &Call) -> Result<(), Refusal> {
-    let Some(socket) = &chain.transport_socket else {
-        return Ok(());
-    };
-    if call.tls == Tls::None {
-        return Err(Refusal::WrongTls);
-    }
-    let any = match &socket.config_type {
-        Some(proto_envoy::envoy::config::core::v3::transport_socket::ConfigType::TypedConfig(
-            any,
-        )) => any,
-        None => return Ok(()),
-    };
-    let Some(context) = unpack::<DownstreamTlsContext>(any) else {
-        return Ok(());
-    };
-    let wants_certificate = context.require_client_certificate == Some(true);
-    let common = context.common_tls_context.as_ref();
-    let secrets = common.map(|c| c.tls_certificate_sds_secret_configs.as_slice());
-    // The certificate of the workload itself goes by this name, or comes from files beside the proxy.
-    let of_mesh = secrets
-        .and_then(<[_]>::first)
-        .is_some_and(|s| s.name == "default" || s.name.starts_with("file-cert:"));
-    let fits = match call.tls {
-        Tls::Mesh => of_mesh && wants_certificate,
-        Tls::Simple | Tls::None => !wants_certificate,
-    };
-    if fits {
-        Ok(())
-    } else {
-        Err(Refusal::WrongCertificate)
-    }
 }
 
 fn http(

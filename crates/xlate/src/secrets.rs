@@ -7,6 +7,7 @@
 //! Istio: pilot/pkg/xds/sds.go and pilot/pkg/credentials/kube, 1.32.
 
 mod allowed;
+mod held;
 mod made;
 mod named;
 mod own;
@@ -39,6 +40,7 @@ use crate::clusters::sds;
 
 use allowed::is_reviewed;
 pub use allowed::may_read;
+pub use held::{Held, is_usable};
 use made::{KeyProvider, SecretOf};
 use named::{ClientCredentialsFor, of_server};
 use own::{OwnCertificate, OwnRoots};

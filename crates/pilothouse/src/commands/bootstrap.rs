@@ -194,6 +194,11 @@ impl BootstrapOptions {
         }
     }
 
+    /// What the proxy is called by servers.
+    pub(super) fn proxy_name(&self) -> String {
+        format!("{}.{}", self.name, self.namespace)
+    }
+
     /// The proxy that `pilothouse ingress` runs, which a label makes the one that serves Ingresses.
     pub(super) fn of_ingress(
         namespace: String,
@@ -226,8 +231,7 @@ pub(crate) fn run(options: &BootstrapOptions, out: &mut dyn Write) -> anyhow::Re
         BootstrapRole::Sidecar | BootstrapRole::Gateway => {
             options.grpc.refuse()?;
             let bootstrap = bootstrap(options)?;
-            let proxy = format!("{}.{}", options.name, options.namespace);
-            options.secure.write_files(&proxy)?;
+            options.secure.write_files(&options.proxy_name())?;
             bootstrap
         }
     };

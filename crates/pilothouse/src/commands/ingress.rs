@@ -175,14 +175,15 @@ async fn start_and_watch(
     let adjust = |serve: &mut server::config::ServeOptions| serve.ingress = annotations;
     let server = OwnServer::start(flags, adjust).await?;
     let pages = server.pages.clone();
+    let settings = bootstrap(&features, &server)?.listening_at(options.envoy.address());
     let mut overview = Overview::read(
         &pages,
+        settings.proxy_name(),
         &features,
         options.envoy.reached_at(),
         options.kubeconfig.is_some(),
     )
     .await?;
-    let settings = bootstrap(&features, &server)?.listening_at(options.envoy.address());
     // What is logged shows at once, not after Envoy's usual ten seconds.
     let at_once = ["--file-flush-interval-msec", "100"];
     let proxy = Proxy::start(&envoy, &settings, kept.path(), &at_once)?;
@@ -200,7 +201,7 @@ async fn start_and_watch(
     });
     let shown = async {
         let open = proxy.listening(&overview.ports()).await?;
-        overview.print(out, &open)?;
+        overview.print(out, &pages, &open).await?;
         writeln!(out, "\nCtrl-C ends it.")?;
         out.flush()?;
         let mut look = tokio::time::interval(LOOK);

@@ -95,7 +95,10 @@ pub(crate) async fn run(mut options: SimulateOptions, out: &mut dyn Write) -> an
         options.proxy.http_addr = server;
     }
     let mut explanations = options.explanations()?;
-    let resources = options.resources(&mut explanations).await?;
+    let mut resources = options.resources(&mut explanations).await?;
+    if let Some(held) = explanations.held(resources.asked_secrets()).await {
+        resources.set_secrets(held);
+    }
     let call = request::call(&options, &resources)?;
     let walk = simulate::walk(&resources, &call);
     let made_by = MadeBy::of(&walk, &mut explanations).await;

@@ -48,15 +48,24 @@ pub(super) fn all(state: &State) -> Value {
 /// The certificates that a proxy gets.
 pub(super) fn of_proxy(proxy: &ProxyRow) -> Value {
     let own = proxy.view.as_ref().and_then(|view| view.own_certificate());
-    let secrets = proxy.published.get(TypeUrl::Secret).into_iter();
-    let secrets = secrets.flat_map(|set| set.iter()).filter_map(|resource| {
-        let secret = Secret::decode(&*resource.body).ok()?;
-        let (field, text) = match secret.r#type? {
-            Type::TlsCertificate(certificate) => ("chain", certificate.certificate_chain?),
-            Type::ValidationContext(validation) => ("roots", validation.trusted_ca?),
-            _ => return None,
-        };
-        Some(json!({ "name": secret.name, field: text_of(text)? }))
+    // None where the proxy does not ask for any.
+    let secrets = proxy.published.get(TypeUrl::Secret);
+    let secrets = secrets.map(|set| {
+        set.iter()
+            .filter_map(|resource| {
+                let secret = Secret::decode(&*resource.body).ok()?;
+                let (field, text) = match secret.r#type? {
+                    Type::TlsCertificate(certificate) => ("chain", certificate.certificate_chain?),
+                    Type::ValidationContext(validation) => ("roots", validation.trusted_ca?),
+                    _ => return None,
+                };
+                Some(json!({
+                    "name": secret.name,
+                    field: text_of(text)?,
+                    "usable": xlate::secrets::is_usable(&resource.body),
+                }))
+            })
+            .collect::<Vec<_>>()
     });
     json!({
         "proxy": proxy_name(&proxy.node),
@@ -66,7 +75,7 @@ pub(super) fn of_proxy(proxy: &ProxyRow) -> Value {
             CertificateSource::Agent => "agent",
             CertificateSource::Ads => "ads",
         }),
-        "secrets": secrets.collect::<Vec<_>>(),
+        "secrets": secrets,
     })
 }
 

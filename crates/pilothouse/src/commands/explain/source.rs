@@ -1,5 +1,6 @@
 //! Where explanations come from: a server, or objects of folders.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use serde::de::DeserializeOwned;
 use store::Snapshot;
 use xds::{ResourceSet, TypeUrl};
 
+use super::super::credentials;
 use super::super::proxy::ProxyOptions;
 use super::super::proxy_config::{debug_page, gather};
 
@@ -73,6 +75,17 @@ impl Explanations {
                 found.with_context(|| format!("there is no {key}"))
             }
             Self::Server { address, proxy } => ask(address, proxy, &[("object", object)]).await,
+        }
+    }
+
+    /// Those of secrets with these names that the proxy has and can use, as far as that is known.
+    pub(in crate::commands) async fn held(
+        &mut self,
+        names: BTreeSet<String>,
+    ) -> Option<BTreeSet<String>> {
+        match self {
+            Self::Here(explainer, _) => explainer.held(names),
+            Self::Server { address, proxy } => credentials::usable(address, proxy).await.ok()?,
         }
     }
 

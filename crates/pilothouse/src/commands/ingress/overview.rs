@@ -9,6 +9,7 @@ use model::{Diagnostic, Kind, ObjectKey, Severity};
 use serde_json::Value;
 
 use crate::commands::analyze::{self, live};
+use crate::commands::credentials;
 use crate::commands::proxy_config::debug_page;
 use crate::findings;
 
@@ -17,6 +18,8 @@ const NAMED: usize = 6;
 
 /// What is served, and what is wrong.
 pub(super) struct Overview {
+    /// Envoy, as the server calls it.
+    proxy: String,
     http: u16,
     https: u16,
     /// The address at which this machine reaches Envoy.
@@ -29,6 +32,8 @@ pub(super) struct Overview {
     /// What was found by reading it.
     read: Value,
     served: Served,
+    /// The certificates and roots that Envoy has and can use; none where that is not known yet.
+    usable: Option<BTreeSet<String>>,
     findings: Vec<Diagnostic>,
 }
 
@@ -41,6 +46,8 @@ struct Served {
     ingresses: BTreeSet<(String, String)>,
     /// Hosts by port.
     hosts: BTreeMap<u16, BTreeSet<String>>,
+    /// Hosts by the certificates that are shown for them.
+    certificates: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Overview {
@@ -51,12 +58,14 @@ impl Overview {
     /// When it does not answer.
     pub(super) async fn read(
         pages: &str,
+        proxy: String,
         features: &Features,
         address: IpAddr,
         ingresses_only: bool,
     ) -> anyhow::Result<Self> {
         let classes: Vec<&str> = features.edge_classes.iter().map(|class| &**class).collect();
         let mut overview = Self {
+            proxy,
             http: features.edge_http_port.get(),
             https: features.edge_https_port.get(),
             address,
@@ -65,6 +74,7 @@ impl Overview {
             revision: 0,
             read: Value::Null,
             served: Served::default(),
+            usable: None,
             findings: Vec::new(),
         };
         overview.look(pages).await?;
@@ -110,22 +120,63 @@ impl Overview {
     }
 
     /// Prints what is wrong, and what Envoy listens on.
-    pub(super) fn print(&self, out: &mut dyn Write, open: &BTreeSet<u16>) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// When something cannot be written.
+    pub(super) async fn print(
+        &mut self,
+        out: &mut dyn Write,
+        pages: &str,
+        open: &BTreeSet<u16>,
+    ) -> anyhow::Result<()> {
+        self.usable = self.ask_usable(pages).await;
         self.print_findings(&self.findings)?;
         self.print_listeners(out, open)
+    }
+
+    /// Asks which certificates Envoy has; it may not be connected.
+    async fn ask_usable(&self, pages: &str) -> Option<BTreeSet<String>> {
+        credentials::usable(pages, &self.proxy).await.ok()?
     }
 
     fn print_listeners(&self, out: &mut dyn Write, open: &BTreeSet<u16>) -> anyhow::Result<()> {
         writeln!(out)?;
         for (name, port) in [("http ", self.http), ("https", self.https)] {
             match self.served.hosts.get(&port) {
-                Some(hosts) if open.contains(&port) => {
-                    let url = format!("{}://{}", name.trim(), SocketAddr::new(self.address, port));
-                    writeln!(out, "  {name}  {url}  for {}", names(hosts))?;
-                }
+                Some(hosts) if open.contains(&port) => self.print_hosts(out, name, port, hosts)?,
                 Some(_) => writeln!(out, "  {name}  Envoy does not listen on port {port}")?,
                 None => writeln!(out, "  {name}  {}", self.nothing(name))?,
             }
+        }
+        Ok(())
+    }
+
+    /// Prints which hosts are served on a port, and which are not.
+    fn print_hosts(
+        &self,
+        out: &mut dyn Write,
+        name: &str,
+        port: u16,
+        hosts: &BTreeSet<String>,
+    ) -> io::Result<()> {
+        let lost = match port == self.https {
+            true => self.served.without_certificate(self.usable.as_ref()),
+            false => BTreeMap::new(),
+        };
+        let mut served = hosts.clone();
+        served.retain(|host| !lost.values().any(|of| of.contains(host)));
+        let url = format!("{}://{}", name.trim(), SocketAddr::new(self.address, port));
+        match served.is_empty() {
+            true => writeln!(out, "  {name}  for no host")?,
+            false => writeln!(out, "  {name}  {url}  for {}", names(&served))?,
+        }
+        for (secret, hosts) in lost {
+            let hosts = names(hosts);
+            writeln!(
+                out,
+                "         not for {hosts}: Envoy has no certificate of the Secret {secret}"
+            )?;
         }
         Ok(())
     }
@@ -153,6 +204,9 @@ impl Overview {
         let before = std::mem::take(&mut self.served);
         let known = std::mem::take(&mut self.findings);
         self.look(pages).await?;
+        let usable = self.ask_usable(pages).await;
+        let is_other = usable != self.usable;
+        self.usable = usable;
         let before_findings = known.len();
         let known: BTreeSet<_> = known.iter().map(what).collect();
         let is_new = |finding: &&Diagnostic| !known.contains(&what(finding));
@@ -162,7 +216,7 @@ impl Overview {
         } else if before != self.served {
             writeln!(out, "{}", self.served)?;
         }
-        if !before.hosts.keys().eq(self.served.hosts.keys()) {
+        if is_other || !before.hosts.keys().eq(self.served.hosts.keys()) {
             self.print_listeners(out, &self.ports())?;
             writeln!(out)?;
         }
@@ -230,10 +284,32 @@ impl Served {
                     host.rsplit_once('/')
                         .map_or(host.clone(), |(_, host)| host.to_owned())
                 });
+                let hosts: Vec<String> = hosts.collect();
+                if let Some(name) = server["tls"]["credentialName"].as_str() {
+                    let of_name = served.certificates.entry(name.to_owned()).or_default();
+                    of_name.extend(hosts.iter().cloned());
+                }
                 served.hosts.entry(port).or_default().extend(hosts);
             }
         }
         served
+    }
+
+    /// The hosts whose certificate Envoy has not, by the Secret that would hold it.
+    fn without_certificate(
+        &self,
+        usable: Option<&BTreeSet<String>>,
+    ) -> BTreeMap<&str, &BTreeSet<String>> {
+        let Some(usable) = usable else {
+            return BTreeMap::new();
+        };
+        let lost = self.certificates.iter();
+        let lost = lost.filter(|(name, _)| !usable.contains(*name));
+        let lost = lost.map(|(name, hosts)| {
+            let secret = name.split_once("://").map_or(&**name, |(_, secret)| secret);
+            (secret, hosts)
+        });
+        lost.collect()
     }
 }
 
@@ -280,6 +356,26 @@ mod tests {
         let served = Served::of(&json!([{}, {}]), &gateways, &json!([]));
         assert_eq!(served.to_string(), "1 of 2 Ingresses, 1 host");
         assert_eq!(served.hosts.len(), 2);
+    }
+
+    #[test]
+    fn a_host_without_its_certificate_has_no_https() {
+        let from = json!([{ "kind": "Ingress", "namespace": "shop", "name": "front" }]);
+        let server = |host: &str, secret: &str| {
+            let name = format!("kubernetes-gateway://shop/{secret}");
+            json!({ "port": { "number": 443 }, "hosts": [host], "tls": { "credentialName": name } })
+        };
+        let servers = [server("a.com", "a"), server("b.com", "b")];
+        let gateways = json!([{ "derived": { "from": from }, "spec": { "servers": servers } }]);
+        let served = Served::of(&json!([{}]), &gateways, &json!([]));
+        let lost = |usable: Option<&BTreeSet<String>>| {
+            let lost = served.without_certificate(usable).into_iter();
+            let lost = lost.map(|(secret, hosts)| (secret.to_owned(), hosts.len()));
+            lost.collect::<Vec<_>>()
+        };
+        assert!(lost(None).is_empty());
+        let usable = BTreeSet::from(["kubernetes-gateway://shop/a".to_owned()]);
+        assert_eq!(lost(Some(&usable)), [("shop/b".to_owned(), 1)]);
     }
 
     #[test]

@@ -7,9 +7,11 @@ use incr::Engine;
 use mesh::view::ProxyKey;
 use migrate::compare::{self, Comparison, LogFormat};
 use migrate::{World, show};
+use model::Kind;
 use simulate::Resources;
 use xds::TypeUrl;
 use xlate::ViewOf;
+use xlate::secrets::Held;
 
 use super::NginxOptions;
 use crate::commands::input::file;
@@ -42,9 +44,24 @@ pub(super) fn print(options: &NginxOptions, world: &World) -> anyhow::Result<boo
     Ok(compared.different > 0)
 }
 
-/// What a gateway gets that serves the Ingresses.
+/// What a gateway gets that serves the Ingresses, and has the certificates that are there.
 fn resources(world: &World) -> anyhow::Result<Resources> {
-    resources_of(world, None)
+    let mut resources = resources_of(world, None)?;
+    if world.assumed.contains(&Kind::Secret) {
+        return Ok(resources);
+    }
+    let engine = Engine::new();
+    let namespace = &world.snapshot.settings.features.edge_namespace;
+    let held = resources.asked_secrets().into_iter().filter(|name| {
+        let held = Held {
+            name: Arc::from(&**name),
+            namespace: namespace.clone(),
+        };
+        *engine.get(&*world.snapshot, &held)
+    });
+    let held = held.collect();
+    resources.set_secrets(held);
+    Ok(resources)
 }
 
 /// What a gateway gets: one that serves the Ingresses, or one that runs for a Gateway of that name.
