@@ -103,3 +103,92 @@ pub(super) fn resources_of(world: &World, gateway: Option<&str>) -> anyhow::Resu
     }
     Ok(resources)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use migrate::Wanted;
+    use model::parse::Validation;
+
+    use super::*;
+
+    const INGRESSES: &str = "
+{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {ports: [{name: http, port: 80}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: pass, namespace: shop}, spec: {ports: [{name: https, port: 443}]}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: other, namespace: shop}, stringData: {a: b}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: web, namespace: shop}
+spec:
+  ingressClassName: nginx
+  tls: [{hosts: [a.com], secretName: gone}]
+  rules:
+  - host: a.com
+    http:
+      paths:
+      - {path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: plain, namespace: shop}
+spec:
+  ingressClassName: nginx
+  rules:
+  - host: b.com
+    http:
+      paths:
+      - {path: /none, pathType: Prefix, backend: {service: {name: none, port: {number: 80}}}}
+      - {path: /port, pathType: Prefix, backend: {service: {name: web, port: {number: 81}}}}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: api, namespace: shop}
+spec:
+  ingressClassName: nginx
+  tls: [{hosts: [c.com], secretName: gone}]
+  rules:
+  - host: c.com
+    http: {paths: [{path: /api, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: pass, namespace: shop, annotations: {nginx.ingress.kubernetes.io/ssl-passthrough: 'true'}}
+spec:
+  ingressClassName: nginx
+  rules:
+  - host: c.com
+    http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: pass, port: {number: 443}}}}]}
+";
+
+    #[test]
+    fn what_is_not_there_is_told_of_nginx_and_of_what_is_served_here() {
+        let parsed = validate::parse(INGRESSES, &Path::new("in.yaml").into(), Validation::Warn);
+        let world = World::load(parsed.objects().cloned().collect(), &Wanted::default());
+        let resources = resources(&world).unwrap();
+        let closed = "no connection: the proxy has not the certificate or the roots that it needs: the connection is closed";
+        let [first, second] = ["308 to https://c.com/api/x", "308 to https://c.com/x"];
+        for (request, nginx, here) in [
+            (
+                "GET http://a.com/",
+                "308 to https://a.com/",
+                "308 to https://a.com/",
+            ),
+            ("GET https://a.com/", "shop/web:80", closed),
+            ("GET http://b.com/none", "503", "503"),
+            ("GET http://b.com/port", "503", "503"),
+            ("GET http://c.com/api/x", first, first),
+            ("GET http://c.com/x", second, second),
+            ("GET https://c.com/api/x", "shop/pass:443", "shop/pass:443"),
+        ] {
+            let requests = compare::of_list(request).unwrap();
+            let row = &compare::compare(&world, &resources, requests).rows[0];
+            let [there, ours] = [&row.nginx, &row.here].map(|chosen| chosen.choice.to_string());
+            assert_eq!((&*there, &*ours), (nginx, here), "{request}");
+            assert_eq!(row.same, nginx == here, "{request}");
+        }
+    }
+}
