@@ -29,7 +29,7 @@ pub use class::MESH_CONTROLLER;
 pub(crate) use host::{HostOfMesh, HostOfParent};
 pub(crate) use listener::ServersOf;
 pub(crate) use policy::{ClosedServices, RuleOfTarget, RuleOfXBackend, ServiceOfXBackend};
-pub use rules::refused_expressions;
+pub use rules::refused_values;
 pub use status::StatusOf;
 pub(crate) use stream::StreamsOf;
 

@@ -7,10 +7,10 @@
 pub(super) mod backend;
 mod budget;
 mod cors;
-mod expressions;
 mod filters;
 mod matches;
 mod precedence;
+mod refused;
 mod rule;
 mod session;
 pub(super) mod stream;
@@ -26,10 +26,11 @@ use model::{Diagnostic, Kind, ObjectKey};
 use prost::Message;
 use proto_istio::networking::HttpRoute;
 
-pub use expressions::refused_expressions;
 pub(crate) use precedence::sort;
+pub use refused::refused_values;
 
 use self::budget::Budget;
+use self::refused::Refused;
 use self::rule::Rule;
 use super::limits;
 use crate::reader::{Derive, Reader};
@@ -113,6 +114,10 @@ pub(crate) struct HttpRules {
     pub error: Option<RouteError>,
     /// Objects besides the route without which the routes would be others.
     pub others: BTreeSet<ObjectKey>,
+    /// Values that Envoy refuses, each with the place of its rule: what has them is closed.
+    pub refused: Vec<(usize, Refused)>,
+    /// How many rules there are.
+    pub count: usize,
     /// Why nothing is made of the route, where that would be too much.
     pub excess: Option<Diagnostic>,
 }
@@ -152,7 +157,31 @@ impl HttpRules {
     pub(crate) fn weight(&self) -> usize {
         limits::weight(self.routes.iter().map(|ruled| &*ruled.route))
     }
+
+    /// That Envoy refuses values of the rules. The route is refused where none of them is without.
+    pub(crate) fn unsupported(&self) -> Option<RouteError> {
+        let shown = self.refused.iter().take(SHOWN);
+        let shown =
+            shown.map(|(at, refused)| format!("rules[{at}].{} {}", refused.at, refused.why));
+        let what = shown.reduce(|all, next| format!("{all}; {next}"))?;
+        let whole = self
+            .refused
+            .iter()
+            .filter(|(_, refused)| refused.is_of_rule());
+        let whole: BTreeSet<usize> = whole.map(|(at, _)| *at).collect();
+        Some(match whole.len() == self.count {
+            true => RouteError::refusal(what),
+            // So it begins, as the API wants it.
+            false => RouteError::new(
+                reason::UNSUPPORTED_VALUE,
+                format!("Dropped Rule: {what}, so requests for it get 503"),
+            ),
+        })
+    }
 }
+
+/// How many refused values a status names.
+const SHOWN: usize = 8;
 
 impl HttpRulesOf {
     fn rules<'r>(
@@ -163,6 +192,9 @@ impl HttpRulesOf {
         let mut made = HttpRules::default();
         let mut budget = Budget::of(&self.route);
         for (index, rule) in rules.enumerate() {
+            let refused = refused::of_rule(&rule).into_iter();
+            made.refused.extend(refused.map(|refused| (index, refused)));
+            made.count += 1;
             if let Err(error) = self.rule(read, (index, &rule), &mut budget, &mut made) {
                 // A rule that has no meaning takes the others of its route with it, as in Istio.
                 return HttpRules {

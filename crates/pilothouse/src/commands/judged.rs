@@ -1,7 +1,7 @@
 //! What a server would close of objects that are valid by themselves: by the annotations and paths of Ingresses of ingress-nginx, and
-//! by expressions of routes of the Gateway API that Envoy refuses. Each is judged as a server does.
+//! by values of routes of the Gateway API that Envoy refuses. Each is judged as a server does.
 
-use convert::gateway_api::refused_expressions;
+use convert::gateway_api::refused_values;
 use mesh::finding::code;
 use model::{AnyObject, Diagnostic, Kind, Severity};
 
@@ -13,7 +13,7 @@ pub(super) fn kinds() -> impl Iterator<Item = Kind> {
 
 /// What is wrong with Ingresses of ingress-nginx, and with routes.
 pub(super) fn judge(objects: Vec<AnyObject>) -> Vec<Diagnostic> {
-    let mut found: Vec<Diagnostic> = objects.iter().flat_map(of_expressions).collect();
+    let mut found: Vec<Diagnostic> = objects.iter().flat_map(of_values).collect();
     let of_nginx = migrate::alone::findings(objects).into_iter();
     found.extend(
         of_nginx.map(|found| found.help("judged as a server with `--ingress-class nginx` does")),
@@ -21,12 +21,12 @@ pub(super) fn judge(objects: Vec<AnyObject>) -> Vec<Diagnostic> {
     found
 }
 
-/// The expressions of a route of the Gateway API that Envoy refuses.
-pub(super) fn of_expressions(object: &AnyObject) -> Vec<Diagnostic> {
-    let refused = refused_expressions(object).into_iter();
+/// The values of a route of the Gateway API that Envoy refuses.
+pub(super) fn of_values(object: &AnyObject) -> Vec<Diagnostic> {
+    let refused = refused_values(object).into_iter();
     let found = refused.map(|(at, why)| {
         let message =
-            format!("Envoy refuses the expression, so requests that it could match get 503: {why}");
+            format!("Envoy refuses the value, so requests that it could be about get 503: {why}");
         Diagnostic::new(code::REFUSED_BY_ENVOY, Severity::Error, message)
             .about(object.key(), object.meta().origin.clone())
             .at(at)

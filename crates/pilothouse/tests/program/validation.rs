@@ -269,6 +269,21 @@ spec:
     backendRefs: [{name: web, port: 80}]
 "#;
 
+/// A route of the Gateway API with other values that Envoy refuses.
+const VALUES: &str = r#"---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: moved}
+spec:
+  parentRefs: [{name: front}]
+  rules:
+  - filters:
+    - type: RequestRedirect
+      requestRedirect: {path: {type: ReplaceFullPath, replaceFullPath: "/a\nb"}}
+  - retry: {attempts: 2, backoff: 0s}
+    backendRefs: [{name: web, port: 80}]
+"#;
+
 #[test]
 fn what_a_server_would_close_of_valid_objects_is_found() {
     let judged = |command: &str, input: &str| {
@@ -291,6 +306,10 @@ fn what_a_server_would_close_of_valid_objects_is_found() {
         "PIL0602 spec.rules[0].matches[1].headers[1].value",
         "PIL0602 spec.rules[0].matches[2].queryParams[0].value",
     ];
+    let values = [
+        "PIL0602 spec.rules[0].filters[0].requestRedirect.path.replaceFullPath",
+        "PIL0602 spec.rules[1].retry.backoff",
+    ];
     let annotations = [
         r#"PIL0721 metadata.annotations["nginx.ingress.kubernetes.io/limt-rpm"]"#,
         r#"PIL0721 metadata.annotations["nginx.ingress.kubernetes.io/whitelist-sorce-range"]"#,
@@ -299,6 +318,9 @@ fn what_a_server_would_close_of_valid_objects_is_found() {
     for command in ["validate", "analyze"] {
         let (rows, status) = judged(command, EXPRESSIONS);
         assert_eq!(rows, expressions, "{command}");
+        assert_eq!(status, Some(1), "{command}");
+        let (rows, status) = judged(command, VALUES);
+        assert_eq!(rows, values, "{command}");
         assert_eq!(status, Some(1), "{command}");
         for class in ["ingressClassName: nginx", ""] {
             let (rows, status) = judged(command, &of_nginx(class));

@@ -14,7 +14,7 @@ use proto_istio::networking::{
 };
 
 use validate::text::{
-    Check, header_name_to_remove, header_name_to_set, is_authority, literal_format,
+    Check, header_name_to_remove, header_name_to_set, is_authority, literal_format, one_line,
 };
 
 use super::backend::Resolving;
@@ -129,6 +129,39 @@ pub(super) fn apply(
         }
     }
     Ok(error)
+}
+
+/// The field of a filter whose value Envoy refuses, and why: what goes into a request or an answer is one line.
+pub(super) fn refused(filter: &Action<'_>) -> Option<(&'static str, String)> {
+    let (hostname, path, fields) = match filter {
+        Action::Redirect(to) => (
+            &to.hostname,
+            &to.path,
+            [
+                "requestRedirect.hostname",
+                "requestRedirect.path.replaceFullPath",
+                "requestRedirect.path.replacePrefixMatch",
+            ],
+        ),
+        Action::Rewrite(to) => (
+            &to.hostname,
+            &to.path,
+            [
+                "urlRewrite.hostname",
+                "urlRewrite.path.replaceFullPath",
+                "urlRewrite.path.replacePrefixMatch",
+            ],
+        ),
+        _ => return None,
+    };
+    let path = path.as_ref();
+    let values = [
+        hostname.as_deref(),
+        path.and_then(|path| path.replace_full_path.as_deref()),
+        path.and_then(|path| path.replace_prefix_match.as_deref()),
+    ];
+    let mut stated = fields.into_iter().zip(values);
+    stated.find_map(|(field, value)| Some((field, one_line(value?).err()?)))
 }
 
 /// The filters of a backend, which can only change headers.

@@ -9,10 +9,12 @@ use model::kinds::gateway_api::{
 };
 use proto_istio::networking::{HttpDirectResponse, HttpRetry, HttpRoute, HttpRouteDestination};
 use proto_istio::wkt;
+use validate::text::duration_if_set;
 
 use super::backend::{Named, Resolving};
 use super::filters::{self, Action};
 use super::matches::Matched;
+use super::refused::Refused;
 use super::{RouteError, joined};
 
 /// How often requests are tried again where that is not said.
@@ -108,6 +110,26 @@ impl<'a> Rule<'a> {
         let (destinations, of_backends) = self.destinations(resolving, others)?;
         route.route = destinations;
         Ok((route, joined([of_backends, of_mirrors])))
+    }
+
+    /// The values that Envoy refuses, beside those of matches.
+    pub(super) fn refused(&self) -> Vec<Refused> {
+        let filters = self.filters.iter().enumerate();
+        let of_filters = filters.filter_map(|(at, filter)| {
+            let (field, why) = filters::refused(filter)?;
+            Some(Refused {
+                at: format!("filters[{at}].{field}"),
+                why,
+            })
+        });
+        // Where nothing is sent again, nobody pauses before.
+        let retries = self.retry.map(retries).filter(|made| made.attempts > 0);
+        let pause = retries.and_then(|made| duration_if_set(made.backoff).err());
+        let of_retry = pause.map(|why| Refused {
+            at: "retry.backoff".to_owned(),
+            why,
+        });
+        of_filters.chain(of_retry).collect()
     }
 
     fn destinations(

@@ -18,6 +18,7 @@ use crate::strata::Routes;
 
 const ACCEPTED: &str = "Accepted";
 const RESOLVED_REFS: &str = "ResolvedRefs";
+const PARTIALLY_INVALID: &str = "PartiallyInvalid";
 const RESOLVED_WAYPOINTS: &str = "ResolvedWaypoints";
 
 /// The status of a route: its parents that are ours, the last reference as text first. None of them are parents of a route
@@ -33,9 +34,16 @@ pub(super) fn status(read: &Reader<'_, '_, Routes>, key: &ObjectKey) -> Option<V
     let parents = by_reference.rev().filter_map(|attached| {
         let first = attached.first()?;
         let mut conditions = Conditions::default();
-        let mut error = error(read, key, first.listener.is_none());
+        let in_mesh = first.listener.is_none();
+        let mut error = error(read, key, in_mesh);
+        let mut unsupported = unsupported(read, key, in_mesh);
         let refusal = error.take_if(|error| error.refuses);
-        accepted(attached, refusal, &mut conditions);
+        let of_values = unsupported.take_if(|error| error.refuses);
+        accepted(attached, refusal.or(of_values), &mut conditions);
+        let is_attached = attached.iter().any(|a| a.refused.is_none());
+        if let Some(partly) = unsupported.filter(|_| is_attached) {
+            conditions.holds(PARTIALLY_INVALID, partly.reason, partly.message);
+        }
         match error {
             Some(error) => conditions.fails(RESOLVED_REFS, error.reason, error.message),
             None => conditions.holds(
@@ -104,6 +112,22 @@ fn error(read: &Reader<'_, '_, Routes>, key: &ObjectKey, in_mesh: bool) -> Optio
             read.derived(rules).error.clone()
         }
         _ => read.derived(StreamRulesOf { route, in_mesh }).error.clone(),
+    }
+}
+
+/// What of the rules of the route is not served since Envoy refuses values of it.
+fn unsupported(
+    read: &Reader<'_, '_, Routes>,
+    key: &ObjectKey,
+    in_mesh: bool,
+) -> Option<RouteError> {
+    let route = key.clone();
+    match key.kind {
+        Kind::HttpRoute | Kind::GrpcRoute => {
+            let rules = HttpRulesOf { route, in_mesh };
+            read.derived(rules).unsupported()
+        }
+        _ => None,
     }
 }
 

@@ -7,12 +7,8 @@ use testkit::{Score, World, cases, differences};
 
 use crate::gateway_api::fixture::mesh;
 
-/// What a route with a filter becomes: the headers of its VirtualService, and the reason if the filter is refused.
-fn made(filter: &Value) -> (Value, Value) {
-    let filters: Vec<Value> = match filter {
-        Value::Null => Vec::new(),
-        filter => vec![json!({"type": "RequestHeaderModifier", "requestHeaderModifier": filter})],
-    };
+/// The world with a route of these rules, and the conditions of that.
+fn world_of(rules: &Value) -> (World, Vec<Value>) {
     let mut world = World::new(mesh());
     world.apply_json(&[
         json!({
@@ -29,22 +25,33 @@ fn made(filter: &Value) -> (Value, Value) {
             "metadata": {"name": "shop", "namespace": "infra"},
             "spec": {
                 "parentRefs": [{"name": "edge"}],
-                "rules": [{"filters": filters, "backendRefs": [{"name": "shop", "port": 80}]}],
+                "rules": rules,
             },
         }),
     ]);
+    let statuses = status::all(&world.store.snapshot());
+    let status = statuses
+        .iter()
+        .find(|status| status.object.kind == Kind::HttpRoute);
+    let conditions = &status.unwrap().status["parents"][0]["conditions"];
+    let conditions = conditions.as_array().unwrap().clone();
+    (world, conditions)
+}
+
+/// What a route with a filter becomes: the headers of its VirtualService, and the reason if the filter is refused.
+fn made(filter: &Value) -> (Value, Value) {
+    let filters: Vec<Value> = match filter {
+        Value::Null => Vec::new(),
+        filter => vec![json!({"type": "RequestHeaderModifier", "requestHeaderModifier": filter})],
+    };
+    let rules = json!([{"filters": filters, "backendRefs": [{"name": "shop", "port": 80}]}]);
+    let (world, conditions) = world_of(&rules);
     let snapshot = world.store.snapshot();
     let mut services = snapshot.tables.iter_any(Kind::VirtualService);
     let service = services.next().map(|service| service.spec_json());
     let headers = service.map_or(Value::Null, |spec| {
         spec["http"][0]["headers"]["request"].clone()
     });
-    let statuses = status::all(&snapshot);
-    let status = statuses
-        .iter()
-        .find(|status| status.object.kind == Kind::HttpRoute);
-    let conditions = &status.unwrap().status["parents"][0]["conditions"];
-    let conditions = conditions.as_array().unwrap();
     let failed = conditions.iter().find(|of| of["status"] == "False");
     (
         headers,
@@ -95,5 +102,41 @@ fn values_are_texts_and_names_are_those_of_headers() {
         json!({"add": [{"name": "x y", "value": "a"}]}),
     ] {
         assert_ne!(made(&bad).1, Value::Null, "{bad}");
+    }
+}
+
+#[test]
+fn values_that_envoy_refuses_are_told_of_in_the_status() {
+    let backends = json!([{"name": "shop", "port": 80}]);
+    let fine = json!({"backendRefs": backends});
+    let path = json!({"type": "ReplaceFullPath", "replaceFullPath": "/a\nb"});
+    let rewriting = json!({"backendRefs": backends, "filters": [{"type": "URLRewrite", "urlRewrite": {"path": path}}]});
+    let pausing = json!({"backendRefs": backends, "retry": {"attempts": 2, "backoff": "0s"}});
+    let matching = json!({"backendRefs": backends, "matches": [{"path": {"type": "RegularExpression", "value": "/a(?!b)"}}]});
+    // Whether it is accepted, and what is said of a part of it.
+    let told = |rules: Value| {
+        let (_, conditions) = world_of(&rules);
+        let of = |kind: &str| conditions.iter().find(|of| of["type"] == kind);
+        let accepted = of("Accepted").unwrap();
+        let partly = of("PartiallyInvalid").map(|of| of["message"].as_str().unwrap().to_owned());
+        let refused = (accepted["status"] == "False").then(|| accepted["reason"].clone());
+        (refused, partly.unwrap_or_default())
+    };
+    assert_eq!(told(json!([fine])), (None, String::new()));
+    let unsupported = (Some(json!("UnsupportedValue")), String::new());
+    assert_eq!(told(json!([rewriting])), unsupported);
+    assert_eq!(told(json!([pausing, rewriting])), unsupported);
+    for (rule, field) in [
+        (
+            &rewriting,
+            "filters[0].urlRewrite.path.replaceFullPath has a line break",
+        ),
+        (&pausing, "retry.backoff must be at least 1ms"),
+        (&matching, "matches[0].path.value"),
+    ] {
+        let (refused, partly) = told(json!([fine, rule]));
+        assert_eq!(refused, None, "{field}");
+        let begin = format!("Dropped Rule: rules[1].{field}");
+        assert!(partly.starts_with(&begin), "{partly}");
     }
 }

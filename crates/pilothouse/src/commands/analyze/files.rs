@@ -22,7 +22,7 @@ use xlate::findings::FindingsOfMesh;
 
 use super::{AnalyzeOptions, Outcome, contested, once, text};
 use crate::commands::input::standard_input;
-use crate::commands::judged::{judge, kinds, of_expressions};
+use crate::commands::judged::{judge, kinds, of_values};
 use crate::commands::text::counted;
 
 /// The cluster that the files without a name of their own belong to.
@@ -116,7 +116,7 @@ fn judged(snapshot: &Snapshot) -> Vec<Diagnostic> {
     let objects = kinds().flat_map(|kind| snapshot.tables.iter_any(kind));
     match snapshot.settings.features.edge_classes.is_empty() {
         true => judge(objects.collect()),
-        false => objects.flat_map(|object| of_expressions(&object)).collect(),
+        false => objects.flat_map(|object| of_values(&object)).collect(),
     }
 }
 
