@@ -113,10 +113,10 @@ fn nobody_else_can_name_it() {
 
 #[test]
 fn a_certificate_that_an_ingress_lacks_is_not_reported_at_the_gateway_derived_from_it_as_well() {
-    let halved = "{apiVersion: v1, kind: Secret, metadata: {name: web, namespace: bank}, stringData: {tls.crt: C}}";
+    let halved = "---\n{apiVersion: v1, kind: Secret, metadata: {name: web, namespace: bank}, stringData: {tls.crt: C}}";
     for secret in ["", halved] {
         let mut world = empty("nginx");
-        world.put(&format!("{INGRESS}---\n{secret}\n"));
+        world.put(&format!("{INGRESS}{secret}"));
         let view = gateway(&world, "shop");
         let found = world.get(&view.findings());
         let told = found.iter().any(|found| found.code == code::NO_CREDENTIAL);
