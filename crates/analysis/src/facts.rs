@@ -8,7 +8,7 @@ pub(crate) mod workloads;
 
 use std::collections::BTreeMap;
 
-use model::{Namespace, ObjectName};
+use model::{Meta, Namespace, ObjectName};
 
 /// A selector as text: `a=b,c=d`.
 pub(crate) fn selector_text<K: AsRef<str>, V: AsRef<str>>(
@@ -43,6 +43,15 @@ pub(crate) fn short_or_full(default: &Namespace, name: &str) -> ObjectName {
     match name.split_once('/') {
         Some((namespace, name)) => ObjectName::new(namespace, name),
         None => ObjectName::new(default.clone(), name),
+    }
+}
+
+/// How people know an object: by its name or, where it was made of another one, as that one.
+pub(crate) fn known_as(meta: &Meta) -> String {
+    let derived = meta.derived.as_ref();
+    match derived.and_then(|derived| derived.from.first()) {
+        Some(written) => written.to_string(),
+        None => meta.name.to_string(),
     }
 }
 

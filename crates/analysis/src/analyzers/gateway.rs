@@ -13,7 +13,7 @@ use super::certificate::{self, Fault};
 use crate::code;
 use crate::facts::selected::{Described, unmatched};
 use crate::facts::workloads::for_each_match;
-use crate::facts::{first_label, selector_text, short_or_full};
+use crate::facts::{first_label, known_as, selector_text, short_or_full};
 use crate::finding::{Report, Reported};
 
 const NO_WORKLOAD_HELP: &str = "correct the selector, or deploy a gateway with these labels";
@@ -217,7 +217,8 @@ pub(crate) fn certificates(
                     format!("spec.servers[{i}].tls"),
                     format!(
                         "{} and {} show the same certificate, so a browser may send requests for one to the other and get 404",
-                        gateway.meta.name, other.meta.name
+                        known_as(&gateway.meta),
+                        known_as(&other.meta)
                     ),
                 )
                 .help("serve all hosts of a certificate from one Gateway");

@@ -12,18 +12,24 @@ use store::{Reads, Snapshot};
 
 use crate::code;
 use crate::facts::workloads::{WorkloadsIn, namespaces};
-use crate::facts::{first_label, selector_text};
+use crate::facts::{first_label, known_as, selector_text, several};
 use crate::finding::Report;
 
 /// A selector and a port.
 type Place<'a> = (&'a str, u32);
 /// The gateways of a place that serve a host and are bound to an address.
 type Served<'a> = BTreeMap<(&'a str, &'a str), BTreeSet<&'a ObjectName>>;
+/// How people know the gateways that are compared.
+type Known<'a> = BTreeMap<&'a ObjectName, String>;
 
 /// Istio: pkg/config/analysis/analyzers/gateway/conflictinggateway.go, 1.32.
 pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
     let mut gateways = cx.list::<Gateway>();
-    gateways.retain(|gateway| !stands_closed(cx, gateway));
+    gateways.retain(|gateway| is_compared(gateway) && !stands_closed(cx, gateway));
+    let known: Known<'_> = gateways
+        .iter()
+        .map(|gateway| (&gateway.meta.name, known_as(&gateway.meta)))
+        .collect();
     let texts: Vec<String> = gateways
         .iter()
         .map(|g| selector_text(&g.spec.selector))
@@ -53,8 +59,14 @@ pub(crate) fn check(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
                 |other: &&str| **other == **text || overlap(cx, text, gateway, other, &selectors);
             selectors.keys().copied().filter(same).collect()
         });
-        one(gateway, text, related, &served, report);
+        one(gateway, text, related, (&served, &known), report);
     }
+}
+
+/// Whether it is written, or made for a host of Ingresses with annotations. Those of other Ingresses share port 80 for all hosts with
+/// each other, and those of the Gateway API are reached through Services, so that their selectors do not say whose they are.
+fn is_compared(gateway: &Object<Gateway>) -> bool {
+    gateway.meta.derived.is_none() || gateway.meta.is_edge()
 }
 
 /// Whether a gateway is there only because of Ingresses that were rejected, whose hosts are closed.
@@ -107,7 +119,7 @@ fn one(
     gateway: &Object<Gateway>,
     text: &str,
     related: &[&str],
-    served: &BTreeMap<Place<'_>, Served<'_>>,
+    (served, known): (&BTreeMap<Place<'_>, Served<'_>>, &Known<'_>),
     report: &mut Report<'_>,
 ) {
     if related.is_empty() && !text.is_empty() {
@@ -124,32 +136,45 @@ fn one(
     let mut told = BTreeSet::new();
     for (i, server) in gateway.spec.servers.iter().enumerate() {
         let number = port(server);
-        let rivals: BTreeSet<&ObjectName> = related
+        let mut rivals: BTreeSet<&ObjectName> = BTreeSet::new();
+        let mut shared: BTreeSet<&str> = BTreeSet::new();
+        let places = related
             .iter()
-            .filter_map(|selector| served.get(&(*selector, number)))
-            .flat_map(|served| {
-                let hosts = server.hosts.iter();
-                hosts.filter_map(|host| served.get(&(&**host, &*server.bind)))
-            })
-            .flatten()
-            .copied()
-            .filter(|name| **name != gateway.meta.name)
-            .collect();
-        let rivals: Vec<&ObjectName> = rivals.into_iter().collect();
-        if rivals.is_empty() || !told.insert((number, rivals.clone(), server.hosts.join(","))) {
+            .filter_map(|selector| served.get(&(*selector, number)));
+        for served in places {
+            for host in &server.hosts {
+                let serving = served.get(&(&**host, &*server.bind)).into_iter();
+                let others = serving.flatten().copied();
+                for other in others.filter(|name| **name != gateway.meta.name) {
+                    rivals.insert(other);
+                    shared.insert(host);
+                }
+            }
+        }
+        if rivals.is_empty() || !told.insert((number, rivals.clone(), shared.clone())) {
             continue;
         }
+        let names: Vec<&str> = rivals
+            .iter()
+            .filter_map(|name| known.get(name))
+            .map(|name| &**name)
+            .collect();
+        let hosts: Vec<&str> = shared.into_iter().collect();
+        let workloads = match text {
+            "" => "all workloads".to_owned(),
+            labels => format!("the workloads with {labels}"),
+        };
         report
             .add(
                 gateway,
                 &code::CONFLICTING_GATEWAYS,
                 format!("spec.servers[{i}]"),
                 format!(
-                    "{} serves {} on port {number} of the same workloads, too",
-                    crate::facts::several(&rivals),
-                    server.hosts.join(", ")
+                    "conflicts with {}: each serves {} on port {number} of {workloads}",
+                    several(&names),
+                    several(&hosts),
                 ),
             )
-            .help("which of them answers is not defined; serve the host from one Gateway, or bind the routes to both");
+            .help("serve each host from one Gateway, and bind its VirtualServices to that one");
     }
 }

@@ -10,6 +10,7 @@ use store::{Reads, Snapshot};
 
 use crate::code;
 use crate::facts::hosts::{full_name, service_of};
+use crate::facts::known_as;
 use crate::facts::stated::{DestinationRuleFacts, DestinationRuleOf, EntryOf};
 use crate::finding::Report;
 
@@ -47,10 +48,21 @@ fn destination_rules(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
         let Some(((oldest, first), others)) = rules.split_first() else {
             continue;
         };
+        let Some(winner) = cx
+            .get::<DestinationRule>(oldest)
+            .filter(|_| !others.is_empty())
+        else {
+            continue;
+        };
+        let oldest = known_as(&winner.meta);
         for (name, rule) in others {
             let Some(object) = cx.get::<DestinationRule>(name) else {
                 continue;
             };
+            // What translators make of several objects for one host is meant to be merged.
+            if object.meta.derived.is_some() && winner.meta.derived.is_some() {
+                continue;
+            }
             if first.policy && rule.policy {
                 report
                     .add(

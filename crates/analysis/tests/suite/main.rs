@@ -1,5 +1,6 @@
 //! The tests of the crate from outside, as one program: each program links all that the crate uses.
 
+mod derived;
 mod ours;
 mod recorded;
 mod reference;

@@ -9,7 +9,7 @@ use store::{Reads, Snapshot};
 
 use crate::code;
 use crate::facts::mesh_hosts::{MeshHosts, MeshHostsOf};
-use crate::facts::several;
+use crate::facts::{known_as, several};
 use crate::finding::Report;
 
 /// Who routes a host in a scope, with when each was created.
@@ -83,6 +83,12 @@ fn decided(routers: &[(&ObjectName, Age)]) -> &'static str {
     created(first).why_before(created(next))
 }
 
+/// How people know a VirtualService, which may be made of a route of the Gateway API.
+fn written(cx: &Cx<'_, Snapshot>, name: &ObjectName) -> String {
+    let object = cx.get::<VirtualService>(name);
+    object.map_or_else(|| name.to_string(), |object| known_as(&object.meta))
+}
+
 fn conflict(
     cx: &Cx<'_, Snapshot>,
     host: &str,
@@ -94,18 +100,24 @@ fn conflict(
     routers.sort_by_key(|(name, created)| (*created, format!("{}.{}", name.name, name.namespace)));
     let mut names: Vec<&ObjectName> = routers.iter().map(|(name, _)| *name).collect();
     names.dedup();
-    let winner = names.first().copied();
     let why = decided(&routers);
-    for name in &names {
-        if !told.insert((*name).clone()) {
-            continue;
-        }
+    let news: Vec<&ObjectName> = names
+        .iter()
+        .copied()
+        .filter(|name| !told.contains(*name))
+        .collect();
+    if news.is_empty() {
+        return;
+    }
+    let known: Vec<String> = names.iter().map(|name| written(cx, name)).collect();
+    for name in news {
+        told.insert(name.clone());
         let Some(object) = cx.get::<VirtualService>(name) else {
             continue;
         };
         let message = match names.len() {
             1 => format!("the host {host} stands more than once in this VirtualService"),
-            _ => format!("{} route {host} for sidecars", several(&names)),
+            _ => format!("{} route {host} for sidecars", several(&known)),
         };
         let reported = report.add(
             &object,
@@ -113,7 +125,7 @@ fn conflict(
             "spec.hosts",
             message,
         );
-        if let Some(winner) = winner.filter(|_| names.len() > 1) {
+        if let Some(winner) = known.first().filter(|_| names.len() > 1) {
             reported.help(format!(
                 "only {winner} is in force where both are seen: it {why}; merge their rules, or export them to different namespaces"
             ));
