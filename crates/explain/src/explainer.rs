@@ -82,6 +82,11 @@ impl Explainer {
         }
     }
 
+    /// The objects, as they are.
+    pub fn snapshot(&self) -> &Snapshot {
+        self.fork.snapshot()
+    }
+
     /// What the proxy gets of a type.
     pub fn resources(&mut self, ty: TypeUrl) -> ResourceSet {
         let served = self.served(ty);

@@ -12,11 +12,13 @@ use std::sync::Arc;
 
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::istio::{ServiceEntry, WorkloadEntry};
+use model::kinds::kube::EndpointSlice;
+use model::kinds::{AnyObject, Kinded};
 use model::names::Namespace;
 use model::object::{Object, Origin};
 use model::own_port::is_answered;
 use model::service::{Address, Endpoint};
-use model::settings::Settings;
+use model::settings::Features;
 use model::special::is_special_host;
 use proto_istio::networking::service_entry::Resolution as By;
 
@@ -24,19 +26,19 @@ use crate::address::UNIX_PREFIX;
 use crate::finding::{about, code};
 
 /// Whether services of a namespace may have endpoints on the machine of whoever connects.
-pub fn allows(settings: &Settings, namespace: &Namespace) -> bool {
-    settings.features.local_endpoints.allows(namespace)
+pub fn allows(features: &Features, namespace: &Namespace) -> bool {
+    features.local_endpoints.allows(namespace)
 }
 
 /// As [`allows`], for the endpoints of a ServiceEntry. One whose endpoints an McpBridge lists is of the operator; so are the
 /// listeners by which gateways reach the proxies that it names.
-pub fn allows_entry(settings: &Settings, entry: &Object<ServiceEntry>) -> bool {
+pub fn allows_entry(features: &Features, entry: &Object<ServiceEntry>) -> bool {
     const LISTED: [&str; 2] = ["registry:static/", "registry:dns/"];
     let is_listed = match &entry.meta.origin {
         Origin::Source(source) => LISTED.iter().any(|start| source.name.starts_with(start)),
         Origin::File { .. } => false,
     };
-    is_listed || allows(settings, entry.namespace())
+    is_listed || allows(features, entry.namespace())
 }
 
 /// Leaves out of a list the endpoints that lead to the machine of whoever connects.
@@ -74,8 +76,8 @@ fn fault(address: &str, own_port: bool) -> Option<&'static str> {
 }
 
 /// What of a ServiceEntry's endpoints is left out: the first, and how many there are.
-pub fn of_entry(settings: &Settings, entry: &Object<ServiceEntry>) -> Option<Diagnostic> {
-    if allows_entry(settings, entry) {
+pub fn of_entry(features: &Features, entry: &Object<ServiceEntry>) -> Option<Diagnostic> {
+    if allows_entry(features, entry) {
         return None;
     }
     let spec = &entry.spec;
@@ -98,20 +100,58 @@ pub fn of_entry(settings: &Settings, entry: &Object<ServiceEntry>) -> Option<Dia
         let why = fault(host, own_port)?;
         Some((host, why, "hosts", at, ""))
     });
-    let mut all = stated.chain(hosts);
-    let (address, why, list, at, field) = all.next()?;
+    let all = stated.chain(hosts);
+    let all = all.map(|(address, why, list, at, field)| {
+        (&**address, why, format!("spec.{list}[{at}]{field}"))
+    });
+    first_of(entry, all)
+}
+
+/// What of the endpoints of a part of a Service is left out, as [`of_entry`]. Only files have such: Kubernetes refuses them.
+pub fn of_slice(features: &Features, slice: &Object<EndpointSlice>) -> Option<Diagnostic> {
+    if allows(features, slice.namespace()) {
+        return None;
+    }
+    let mut ports = slice.spec.ports.iter().filter_map(|port| port.port);
+    let own_port = ports.any(|port| u16::try_from(port).is_ok_and(is_answered));
+    let endpoints = slice.spec.endpoints.iter().enumerate();
+    // Consumers use the first address only.
+    let all = endpoints.filter_map(|(at, endpoint)| {
+        let address = endpoint.addresses.first()?;
+        let why = fault(address, own_port)?;
+        Some((&**address, why, format!("endpoints[{at}].addresses[0]")))
+    });
+    first_of(slice, all)
+}
+
+/// What of an object is left out, for whoever has it alone.
+pub fn of_object(features: &Features, object: &AnyObject) -> Option<Diagnostic> {
+    match object {
+        AnyObject::ServiceEntry(entry) => of_entry(features, entry),
+        AnyObject::WorkloadEntry(entry) => of_workload(features, entry),
+        AnyObject::EndpointSlice(slice) => of_slice(features, slice),
+        _ => None,
+    }
+}
+
+/// A finding about the first of the addresses that are left out, which says how many more there are.
+fn first_of<'a, T: Kinded>(
+    object: &Object<T>,
+    mut all: impl Iterator<Item = (&'a str, &'static str, String)>,
+) -> Option<Diagnostic> {
+    let (address, why, path) = all.next()?;
     let mut message = sentence(address, why);
     match all.count() {
         0 => {}
+        1 => message.push_str(" (1 more is left out)"),
         more => message.push_str(&format!(" ({more} more are left out)")),
     }
-    let told = about(entry, code::LOCAL_ENDPOINT, Severity::Warning, message);
-    Some(told.at(format!("spec.{list}[{at}]{field}")))
+    Some(about(object, code::LOCAL_ENDPOINT, Severity::Warning, message).at(path))
 }
 
 /// The address of a WorkloadEntry, where it is left out.
-pub fn of_workload(settings: &Settings, entry: &Object<WorkloadEntry>) -> Option<Diagnostic> {
-    if allows(settings, entry.namespace()) {
+pub fn of_workload(features: &Features, entry: &Object<WorkloadEntry>) -> Option<Diagnostic> {
+    if allows(features, entry.namespace()) {
         return None;
     }
     let address = &entry.spec.address;

@@ -219,7 +219,7 @@ fn of_service(
         cluster: cx.settings().cluster_of(&service.meta.name).clone(),
     };
     let mut addresses = external_addresses(cx, service);
-    if !machine::allows(cx.settings(), service.namespace()) {
+    if !machine::allows(&cx.settings().features, service.namespace()) {
         addresses.retain(|address| !is_special_host(address));
     }
     all.extend(addresses.into_iter().map(gateway));
@@ -242,7 +242,7 @@ fn of_gateway(
     };
     let known = |kind: &str| matches!(kind, "IPAddress" | "Hostname");
     let addresses = spec.addresses.iter().filter(|a| known(&a.address_type));
-    let allowed = machine::allows(cx.settings(), &name.namespace);
+    let allowed = machine::allows(&cx.settings().features, &name.namespace);
     let addresses = addresses.filter_map(|a| a.value.as_ref());
     for address in addresses.filter(|address| allowed || !is_special_host(address)) {
         let labels = &gateway.meta.labels;

@@ -45,7 +45,7 @@ impl Query<Snapshot> for EndpointsOf {
         if let Some(shards) = cx.shards(&self.0) {
             lists.push(shards.endpoints().cloned().collect());
         }
-        if !machine::allows(cx.settings(), &self.0.namespace) {
+        if !machine::allows(&cx.settings().features, &self.0.namespace) {
             let others = lists.iter_mut().skip(of_entries);
             others.for_each(machine::without_local);
         }
@@ -79,7 +79,7 @@ fn of_entries(cx: &Cx<'_, Snapshot>, service: &ServiceKey) -> Vec<Arc<[Endpoint]
             host: host.clone(),
         });
         let mut endpoints = own.endpoints.clone();
-        if !machine::allows_entry(cx.settings(), &entry) {
+        if !machine::allows_entry(&cx.settings().features, &entry) {
             machine::without_local(&mut endpoints);
         }
         // Each address of the entry is a service of its own, and each brings the endpoints.

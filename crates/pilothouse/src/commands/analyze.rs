@@ -12,6 +12,7 @@ use analysis::registry::DESCRIPTIONS;
 use analysis::suppress::{InvalidSuppression, Suppression, Wanted};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
+use mesh::finding::code::LOCAL_ENDPOINT;
 use model::parse::Locator;
 use model::{Diagnostic, Namespace, Origin, Severity};
 use server::settings::IngressOptions;
@@ -177,7 +178,8 @@ pub(crate) async fn run(options: &AnalyzeOptions) -> anyhow::Result<Verdict> {
             bail!("there is no analyzer {name} (see --list-analyzers)");
         }
     }
-    let is_known = |s: &&Suppression| s.is_known() || contested::CODES.contains(&s.code());
+    let of_others = |code: &str| contested::CODES.contains(&code) || code == LOCAL_ENDPOINT;
+    let is_known = |s: &&Suppression| s.is_known() || of_others(s.code());
     for suppression in options.suppress.iter().filter(|s| !is_known(s)) {
         say!(
             "pilothouse: --suppress: there is no code {}",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use disk::open::read_text;
 use model::mesh::MeshConfig;
+use model::settings::Features;
 use sources::folder::LARGEST_FILE;
 
 /// Standard input, no longer than a file may be.
@@ -52,4 +53,16 @@ pub(super) fn mesh_config(path: Option<&Path>) -> anyhow::Result<MeshConfig> {
         let found = read.diagnostics.iter().map(ToString::to_string);
         found.collect::<Vec<_>>().join("\n")
     })
+}
+
+/// What an operator allows `serve`, or has it refuse, by the environment: tools that check files take it to be so.
+pub(super) fn operator_features() -> Features {
+    const NAMES: [&str; 5] = [
+        "PILOTHOUSE_LOCAL_ENDPOINTS",
+        "PILOTHOUSE_GATEWAY_BINDS",
+        "PILOTHOUSE_PROXY_FILES",
+        "PILOTHOUSE_OWNED_HOSTS",
+        "PILOTHOUSE_NAMESPACE_BUDGET",
+    ];
+    Features::from_env(std::env::vars().filter(|(name, _)| NAMES.contains(&&**name)))
 }

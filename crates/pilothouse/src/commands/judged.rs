@@ -1,8 +1,11 @@
 //! What a server would close of objects that are valid by themselves: by the annotations and paths of Ingresses of ingress-nginx, and
-//! by values of routes of the Gateway API that Envoy refuses. Each is judged as a server does.
+//! by values of routes of the Gateway API that Envoy refuses; and the endpoints that a server leaves out. Each is judged as a
+//! server does.
 
 use convert::gateway_api::refused_values;
 use mesh::finding::code;
+use mesh::machine;
+use model::settings::Features;
 use model::{AnyObject, Diagnostic, Kind, Severity};
 
 /// The kinds that are looked at.
@@ -32,4 +35,10 @@ pub(super) fn of_values(object: &AnyObject) -> Vec<Diagnostic> {
             .at(at)
     });
     found.collect()
+}
+
+/// The endpoints of an object that a server leaves out, as they are on the machine of each proxy.
+pub(super) fn of_endpoints(features: &Features, object: &AnyObject) -> Option<Diagnostic> {
+    let found = machine::of_object(features, object)?;
+    Some(found.about(object.key(), object.meta().origin.clone()))
 }

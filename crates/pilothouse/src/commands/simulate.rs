@@ -1,5 +1,6 @@
 //! `pilothouse simulate`: where a request goes, step by step.
 
+mod left_out;
 mod made_by;
 mod print;
 mod request;

@@ -10,7 +10,7 @@ use model::{AnyObject, Diagnostic, Origin, Severity};
 use sources::folder;
 
 use super::analyze::{locate, quote};
-use super::input::standard_input;
+use super::input::{operator_features, standard_input};
 use super::judged;
 use super::text::counted;
 use crate::findings::{self, Format, Verdict};
@@ -161,11 +161,17 @@ impl Manifests {
         Ok(())
     }
 
-    /// Adds what a server would close of them.
+    /// Adds what a server would close of them, or leave out.
     fn judge(&mut self) {
-        let usable = std::mem::take(&mut self.usable).into_iter();
+        let usable = std::mem::take(&mut self.usable);
+        let features = operator_features();
+        let left_out = usable.iter();
+        let left_out: Vec<Diagnostic> = left_out
+            .filter_map(|object| judged::of_endpoints(&features, object))
+            .collect();
         let wanted = |object: &AnyObject| judged::kinds().any(|kind| kind == object.kind());
-        let mut judged = judged::judge(usable.filter(wanted).collect());
+        let mut judged = judged::judge(usable.into_iter().filter(wanted).collect());
+        judged.extend(left_out);
         quote(&mut judged);
         let locator = Locator::new(&self.input);
         let is_of_input = |d: &Diagnostic| matches!(&d.origin, Some(Origin::File { path, .. }) if **path == *Path::new(INPUT));

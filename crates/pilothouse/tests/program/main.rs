@@ -10,6 +10,7 @@ mod explain;
 mod health;
 mod istioctl;
 mod ledger;
+mod left_out;
 mod load;
 mod local;
 mod logged;

@@ -80,7 +80,8 @@ impl Query<Snapshot> for FindingsOfMesh {
         for namespace in cx.namespaces::<EndpointSlice>() {
             let effect = "its endpoints are left out";
             let over = OverBudget::new(Kind::EndpointSlice, "endpoints", effect);
-            over.report_all(cx.query(&SlicesOver(namespace)).iter(), &mut found);
+            over.report_all(cx.query(&SlicesOver(namespace.clone())).iter(), &mut found);
+            found.extend_from_slice(&cx.query(&LocalSlices(namespace)));
         }
         for namespace in cx.namespaces::<WorkloadEntry>() {
             found.extend_from_slice(&cx.query(&LocalWorkloads(namespace)));
@@ -190,7 +191,7 @@ impl Query<Snapshot> for LargeEntries {
             if services::entry_is_over(cx, &entry) {
                 over.report(&entry.meta.name, &mut found);
             }
-            found.extend(machine::of_entry(cx.settings(), &entry));
+            found.extend(machine::of_entry(&cx.settings().features, &entry));
             let (path, refused) = match entry.spec.workload_selector {
                 Some(_) => {
                     let refused = cx.query(&RefusedEndpoints(entry.meta.name.clone()));
@@ -226,15 +227,45 @@ impl Query<Snapshot> for LocalWorkloads {
     type Value = Findings;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
-        let settings = cx.settings();
-        if machine::allows(settings, &self.0) {
+        let features = &cx.settings().features;
+        if machine::allows(features, &self.0) {
             return in_order(Vec::new());
         }
         let all = cx.list_in::<WorkloadEntry>(&self.0);
         let found = all
             .iter()
-            .filter_map(|entry| machine::of_workload(settings, entry));
+            .filter_map(|entry| machine::of_workload(features, entry));
         in_order(found.collect())
+    }
+}
+
+/// EndpointSlices of a namespace with endpoints on the machine of whoever connects.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct LocalSlices(Namespace);
+
+impl Query<Snapshot> for LocalSlices {
+    type Value = Findings;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
+        if machine::allows(&cx.settings().features, &self.0) {
+            return in_order(Vec::new());
+        }
+        let names = cx.names_in::<EndpointSlice>(&self.0).into_iter();
+        let found = names.filter_map(|name| cx.query(&LocalSlice(name)).as_deref().cloned());
+        in_order(found.collect())
+    }
+}
+
+/// The first of its endpoints there. Slices change often, and each is looked at for itself.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct LocalSlice(ObjectName);
+
+impl Query<Snapshot> for LocalSlice {
+    type Value = Option<Box<Diagnostic>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let slice = cx.get::<EndpointSlice>(&self.0)?;
+        machine::of_slice(&cx.settings().features, &slice).map(Box::new)
     }
 }
 

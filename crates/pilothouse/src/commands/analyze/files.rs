@@ -13,16 +13,16 @@ use incr::Engine;
 use mesh::closed::ClosedObjects;
 use mesh::finding::code;
 use model::parse::Validation;
-use model::settings::{AccessReviews, Features, Settings};
-use model::{Change, ClusterId, Diagnostic, Owner, Severity, Timestamp};
+use model::settings::{AccessReviews, Settings};
+use model::{Change, ClusterId, Diagnostic, Kind, Owner, Severity, Timestamp};
 use policy::edge::options::EdgeOptions;
 use sources::folder;
 use store::{Snapshot, Store};
 use xlate::findings::FindingsOfMesh;
 
 use super::{AnalyzeOptions, Outcome, contested, once, text};
-use crate::commands::input::standard_input;
-use crate::commands::judged::{judge, kinds, of_values};
+use crate::commands::input::{operator_features, standard_input};
+use crate::commands::judged::{judge, kinds, of_endpoints, of_values};
 use crate::commands::text::counted;
 
 /// The cluster that the files without a name of their own belong to.
@@ -37,6 +37,8 @@ const OPTIONS: &str = "policy.EdgeOptions";
 
 /// Under which analyzer findings go about hosts, addresses and ports that another object has.
 const CONTESTED: &str = "xlate.Contested";
+/// Under which analyzer findings go about endpoints that are left out.
+const ENDPOINTS: &str = "mesh.Endpoints";
 /// Under which analyzer findings go of budgets and limits.
 const SIZE: &str = "mesh.Size";
 
@@ -78,6 +80,8 @@ pub(super) fn analyze(options: &AnalyzeOptions, wanted: &Wanted) -> anyhow::Resu
     let closed = engine.get(&snapshot, &ClosedObjects);
     found.extend(closed.iter().map(|f| placed(VALIDATION, f)));
     found.extend(judged(&snapshot).into_iter().map(|f| by(VALIDATION, f)));
+    let left_out = left_out(&snapshot);
+    found.extend(left_out.iter().map(|f| placed(ENDPOINTS, f)));
     // Where proxies run, and behind which Services, only files say.
     engine.commit(stage.apply(&mut store, [Change::Gone(implied_source)]).keys);
     let contested = contested::find(&engine, &store.snapshot());
@@ -120,6 +124,18 @@ fn judged(snapshot: &Snapshot) -> Vec<Diagnostic> {
     }
 }
 
+/// The endpoints of objects that are on the machine of whoever connects.
+fn left_out(snapshot: &Snapshot) -> Vec<Diagnostic> {
+    let objects = Kind::ALL
+        .iter()
+        .flat_map(|kind| snapshot.tables.iter_any(*kind));
+    let objects = objects.filter(|object| !implied::is(object));
+    let features = &snapshot.settings.features;
+    objects
+        .filter_map(|object| of_endpoints(features, &object))
+        .collect()
+}
+
 /// What is over the budget of its namespace, or makes too much by itself.
 fn of_size(engine: &Engine<Snapshot>, snapshot: &Snapshot) -> Vec<Finding> {
     let of_mesh = engine.get(snapshot, &FindingsOfMesh);
@@ -153,7 +169,7 @@ fn now() -> Timestamp {
 
 /// How many objects there are, without those that are implied.
 fn snapshot_size(snapshot: &Snapshot) -> usize {
-    let kinds = model::Kind::ALL.iter();
+    let kinds = Kind::ALL.iter();
     let objects = kinds.flat_map(|kind| snapshot.tables.iter_any(*kind));
     objects.filter(|object| !implied::is(object)).count()
 }
@@ -176,18 +192,7 @@ fn settings(options: &AnalyzeOptions, found: &mut Vec<Diagnostic>) -> anyhow::Re
         networks = read.value.unwrap_or(networks);
         found.extend(read.diagnostics);
     }
-    // What an operator allows `serve`, or has it refuse, is so here.
-    let allows = |name: &str| {
-        matches!(
-            name,
-            "PILOTHOUSE_LOCAL_ENDPOINTS"
-                | "PILOTHOUSE_GATEWAY_BINDS"
-                | "PILOTHOUSE_PROXY_FILES"
-                | "PILOTHOUSE_OWNED_HOSTS"
-                | "PILOTHOUSE_NAMESPACE_BUDGET"
-        )
-    };
-    let mut features = Features::from_env(std::env::vars().filter(|(name, _)| allows(name)));
+    let mut features = operator_features();
     options.ingress.apply(&mut features);
     Ok(Settings {
         mesh: Arc::new(mesh),

@@ -89,6 +89,14 @@ impl Explanations {
         }
     }
 
+    /// The objects, with what is derived from them; `None` if a server has them.
+    pub(in crate::commands) fn snapshot(&self) -> Option<&Snapshot> {
+        match self {
+            Self::Here(explainer, _) => Some(explainer.snapshot()),
+            Self::Server { .. } => None,
+        }
+    }
+
     /// What the proxy gets of a type; `None` if a server has to be asked.
     pub(in crate::commands) fn resources(&mut self, ty: TypeUrl) -> Option<ResourceSet> {
         match self {

@@ -1,4 +1,4 @@
-//! The objects that made what a walk passes.
+//! The objects that made what a walk passes, and what they lack.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,16 @@ use simulate::{End, Location, Type, Walk};
 use xds::TypeUrl;
 
 use super::super::explain::Explanations;
+use super::left_out;
 use crate::commands::text::counted;
 use crate::log::say;
 
 /// The objects that made each part that a walk passes.
 #[derive(Debug, Default)]
-pub(super) struct MadeBy(BTreeMap<Location, Vec<NamedObject>>);
+pub(super) struct MadeBy {
+    objects: BTreeMap<Location, Vec<NamedObject>>,
+    left_out: BTreeMap<String, Vec<String>>,
+}
 
 impl MadeBy {
     /// Explains all that a walk passes. What cannot be explained is told, and the walk is shown without it.
@@ -57,7 +61,17 @@ impl MadeBy {
                 }
             }
         }
-        Self(found)
+        let snapshot = explanations.snapshot();
+        let left_out = snapshot.map(|snapshot| left_out::of(walk, snapshot));
+        Self {
+            objects: found,
+            left_out: left_out.unwrap_or_default(),
+        }
+    }
+
+    /// Why a cluster lacks endpoints that objects state: a sentence for each object. Nothing is known of those of a server.
+    pub(super) fn left_out(&self, cluster: &str) -> &[String] {
+        self.left_out.get(cluster).map_or(&[], Vec::as_slice)
     }
 
     /// The objects that made something, each once.
@@ -65,7 +79,7 @@ impl MadeBy {
         &self,
         locations: impl IntoIterator<Item = &'a Location>,
     ) -> Vec<&NamedObject> {
-        let all = locations.into_iter().filter_map(|at| self.0.get(at));
+        let all = locations.into_iter().filter_map(|at| self.objects.get(at));
         let mut objects: Vec<&NamedObject> = Vec::new();
         for object in all.flatten() {
             if !objects

@@ -152,8 +152,17 @@ fn destination(out: &mut dyn Write, to: &Destination, made_by: &MadeBy) -> io::R
         let more = format!("and {} more", to.endpoints.len() - SHOWN);
         entry(out, "", &more, &[])?;
     }
-    if to.known && to.endpoints.is_empty() && to.discovery == "EDS" {
-        entry(out, "  endpoint", "none: 503", &[])?;
+    let left_out = made_by.left_out(&to.cluster);
+    let has_list = matches!(&*to.discovery, "EDS" | "STRICT_DNS" | "LOGICAL_DNS");
+    if to.known && to.endpoints.is_empty() && has_list {
+        entry(out, "  endpoint", "none: 503", &few(left_out))?;
+    } else if !left_out.is_empty() {
+        entry(
+            out,
+            "  left out",
+            "endpoints of the cluster",
+            &few(left_out),
+        )?;
     }
     Ok(())
 }
@@ -193,6 +202,7 @@ pub(super) fn json(walk: &Walk, made_by: &MadeBy) -> Value {
             "loadBalancer": d.load_balancer,
             "madeBy": origins(made_by.objects(&d.at)),
             "endpoints": endpoints.collect::<Vec<_>>(),
+            "leftOut": made_by.left_out(&d.cluster),
         })
     };
     let end = match &walk.end {

@@ -318,6 +318,13 @@ apiVersion: networking.istio.io/v1
 kind: WorkloadEntry
 metadata: {name: w, namespace: shop}
 spec: {address: 127.1.1.1, labels: {app: w}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: part, namespace: shop, labels: {kubernetes.io/service-name: a}}
+addressType: IPv4
+ports: [{name: http, port: 80}]
+endpoints: [{addresses: [10.0.0.1]}, {addresses: [169.254.1.1]}]
 ";
     let found = |allowed: &str| -> Vec<(&str, String, String)> {
         let mut settings = settings("");
@@ -342,6 +349,7 @@ spec: {address: 127.1.1.1, labels: {app: w}}
             told("ServiceEntry shop/ports", "spec.hosts[0]"),
             told("ServiceEntry shop/stated", "spec.endpoints[1].address"),
             told("WorkloadEntry shop/w", "spec.address"),
+            told("EndpointSlice shop/part", "endpoints[1].addresses[0]"),
         ]
     );
     assert_eq!(found("shop"), []);
