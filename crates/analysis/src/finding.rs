@@ -104,6 +104,12 @@ impl Reported<'_> {
         self
     }
 
+    /// It is about the name of the field, whatever its value.
+    pub(crate) fn of_name(self) -> Self {
+        self.0.diagnostic.of_name = true;
+        self
+    }
+
     /// It is no worse than that.
     pub(crate) fn at_most(self, severity: Severity) -> Self {
         let stated = &mut self.0.diagnostic.severity;

@@ -85,6 +85,8 @@ pub struct Note {
     pub severity: Severity,
     /// What became of it, as a sentence about the annotation: "is not a number, so 100 is used".
     pub message: Arc<str>,
+    /// Whether it is about the name, and would be so with any value.
+    pub of_name: bool,
 }
 
 /// A name that may be in another namespace.

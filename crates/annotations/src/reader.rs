@@ -9,7 +9,7 @@ use model::kinds::kube::misspelt_prefix;
 use model::{Labels, Severity};
 
 use crate::keys::{HIGRESS, OF_CONSOLES, PROTECTING, PROTECTING_OPTIONS};
-use crate::spec::{self, Becomes};
+use crate::spec::{self, Becomes, Spec};
 use crate::{Defaults, Dialect, Note, keys};
 
 /// What is wrong with a value: what follows "the value".
@@ -197,6 +197,7 @@ impl<'a> Reader<'a> {
             key,
             severity: Severity::Error,
             message: message.into(),
+            of_name: false,
         });
     }
 
@@ -206,6 +207,7 @@ impl<'a> Reader<'a> {
             key: name.into(),
             severity: Severity::Warning,
             message: message.into(),
+            of_name: false,
         });
     }
 
@@ -215,6 +217,17 @@ impl<'a> Reader<'a> {
             key,
             severity,
             message: message.into(),
+            of_name: false,
+        });
+    }
+
+    /// Tells of the name of the annotation of a key, whatever its value.
+    fn note_name(&mut self, key: Arc<str>, severity: Severity, message: &str) {
+        self.notes.push(Note {
+            key,
+            severity,
+            message: message.into(),
+            of_name: true,
         });
     }
 
@@ -237,7 +250,7 @@ impl<'a> Reader<'a> {
                 let message = format!(
                     "is not an annotation that is known, so requests for its paths get 503: did you mean {prefix}{meant}?"
                 );
-                self.note(key.clone(), Severity::Error, &message);
+                self.note_name(key.clone(), Severity::Error, &message);
             }
         }
     }
@@ -252,7 +265,7 @@ impl<'a> Reader<'a> {
             .filter(|(key, _)| !noted.contains(*key))
         {
             if let Some(message) = self.unread(key) {
-                self.note(key.clone(), Severity::Warning, &message);
+                self.note_name(key.clone(), Severity::Warning, &message);
             }
         }
         let worst_first = |a: &Note, b: &Note| {
@@ -274,7 +287,10 @@ impl<'a> Reader<'a> {
     pub(crate) fn told_of_options(mut self) -> Vec<Note> {
         for (name, _) in self.options.iter() {
             let message = match spec::find_option(name) {
-                None => "is not an option that is known".to_owned(),
+                None => match spec::nearest_option(name) {
+                    Some(near) => format!("is not an option that is known: did you mean {near}?"),
+                    None => "is not an option that is known".to_owned(),
+                },
                 Some(spec) if spec.becomes == Becomes::Refused => refused(spec.how),
                 Some(_) => continue,
             };
@@ -283,6 +299,7 @@ impl<'a> Reader<'a> {
                     key: name.clone(),
                     severity: Severity::Warning,
                     message: message.into(),
+                    of_name: true,
                 });
             }
         }
@@ -296,7 +313,12 @@ impl<'a> Reader<'a> {
     fn unread(&self, key: &str) -> Option<String> {
         let Some(parts) = keys::key(key) else {
             let (prefix, name) = misspelt_prefix(key)?;
-            let name = shortened(name);
+            let name = match spec::find(name) {
+                Some(_) => shortened(name),
+                None => {
+                    spec::nearest(name, |_| true).map_or_else(|| shortened(name), str::to_owned)
+                }
+            };
             return Some(format!(
                 "is not an annotation that is known: did you mean {prefix}{name}?"
             ));
@@ -305,7 +327,14 @@ impl<'a> Reader<'a> {
             return None;
         }
         let Some(spec) = parts.spec else {
-            return Some("is not an annotation that is known".to_owned());
+            // One that is stated as well is not what was meant.
+            let fits = |spec: &Spec| {
+                (spec.both_prefixes || !parts.nginx) && !self.stated.contains_key(spec.name)
+            };
+            return Some(match spec::nearest(parts.name, fits) {
+                Some(near) => format!("is not an annotation that is known: did you mean {near}?"),
+                None => "is not an annotation that is known".to_owned(),
+            });
         };
         if parts.nginx && !spec.both_prefixes {
             let name = parts.name;
@@ -341,6 +370,7 @@ impl<'a> Reader<'a> {
             key: name.into(),
             severity,
             message: format!("{fault}{end}").into(),
+            of_name: false,
         });
     }
 

@@ -70,6 +70,26 @@ pub fn find_option(name: &str) -> Option<&'static Spec> {
     find_in(&OPTIONS, name)
 }
 
+/// The annotation among those that fit which somebody most likely meant who wrote a name that is not known.
+pub fn nearest(name: &str, fits: impl Fn(&Spec) -> bool) -> Option<&'static str> {
+    nearest_in(&ALL, name, fits)
+}
+
+/// The option that somebody most likely meant who wrote a name that is not known.
+pub fn nearest_option(name: &str) -> Option<&'static str> {
+    nearest_in(&OPTIONS, name, |_| true)
+}
+
+fn nearest_in(
+    table: &'static [Spec],
+    name: &str,
+    fits: impl Fn(&Spec) -> bool,
+) -> Option<&'static str> {
+    let whole = table.iter().filter(|spec| !spec.name.ends_with('*'));
+    let names = whole.filter(|spec| fits(spec)).map(|spec| spec.name);
+    model::parse::nearest(name, names)
+}
+
 fn find_in(table: &'static [Spec], name: &str) -> Option<&'static Spec> {
     let after = table.partition_point(|spec| spec.name <= name);
     let found = after.checked_sub(1).map(|at| &table[at])?;

@@ -38,6 +38,8 @@ pub struct Diagnostic {
     pub help: Option<Arc<str>>,
     /// The text it is about, where that was at hand.
     pub excerpt: Option<Excerpt>,
+    /// Whether it is about the name of the field, and not about the value.
+    pub of_name: bool,
 }
 
 /// A line of a file and the part of it that a finding is about.
@@ -71,6 +73,7 @@ impl Diagnostic {
             message,
             help: None,
             excerpt: None,
+            of_name: false,
         }
     }
 

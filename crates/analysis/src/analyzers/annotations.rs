@@ -50,24 +50,22 @@ fn all<T: Kinded>(object: &Object<T>, report: &mut Report<'_>) {
     for (name, value, known) in ours(&object.meta) {
         let path = below("metadata.annotations", name);
         let Some(known) = known else {
+            let help = match known::nearest(name) {
+                Some(near) => format!("did you mean `{near}`? As it is written it has no effect"),
+                None => "correct the name, or remove it: it has no effect".to_owned(),
+            };
+            let message = format!("there is no annotation {name}");
             report
-                .add(
-                    object,
-                    &code::UNKNOWN_ANNOTATION,
-                    path,
-                    format!("there is no annotation {name}"),
-                )
-                .help("correct the name, or remove it: it has no effect");
+                .add(object, &code::UNKNOWN_ANNOTATION, path, message)
+                .of_name()
+                .help(help);
             continue;
         };
         // The label of the same name has taken over where both stand.
         if known.deprecated && !(name == INJECT && object.meta.labels.contains(INJECT)) {
-            let reported = report.add(
-                object,
-                &code::DEPRECATED_ANNOTATION,
-                path.clone(),
-                format!("the annotation {name} is deprecated"),
-            );
+            let message = format!("the annotation {name} is deprecated");
+            let reported = report.add(object, &code::DEPRECATED_ANNOTATION, path.clone(), message);
+            let reported = reported.of_name();
             if name == INJECT {
                 reported.help(format!("use the label {INJECT}"));
             }
@@ -83,6 +81,7 @@ fn all<T: Kinded>(object: &Object<T>, report: &mut Report<'_>) {
                     path,
                     format!("the annotation {name} has no effect on a {kind}"),
                 )
+                .of_name()
                 .help(format!("it belongs on a {}", known.kinds.join(" or a ")));
             continue;
         }
@@ -100,12 +99,14 @@ fn all<T: Kinded>(object: &Object<T>, report: &mut Report<'_>) {
 fn alpha<T: Kinded>(object: &Object<T>, overlooked: &[&str], report: &mut Report<'_>) {
     for (name, _, known) in ours(&object.meta) {
         if known.is_some_and(|k| k.alpha) && !overlooked.contains(&name) {
-            report.add(
-                object,
-                &code::ALPHA_ANNOTATION,
-                below("metadata.annotations", name),
-                format!("the annotation {name} is of alpha maturity and may change or go"),
-            );
+            report
+                .add(
+                    object,
+                    &code::ALPHA_ANNOTATION,
+                    below("metadata.annotations", name),
+                    format!("the annotation {name} is of alpha maturity and may change or go"),
+                )
+                .of_name();
         }
     }
 }

@@ -90,12 +90,9 @@ pub(super) fn told(ingress: &ObjectName, note: &Note) -> Diagnostic {
         Severity::Error => code::CLOSED,
         _ => code::ANNOTATION,
     };
-    let path = path_of(&note.key);
-    finding(
-        &key(ingress),
-        code,
-        note.severity,
-        path,
-        note.message.clone(),
-    )
+    let (path, message) = (path_of(&note.key), note.message.clone());
+    Diagnostic {
+        of_name: note.of_name,
+        ..finding(&key(ingress), code, note.severity, path, message)
+    }
 }

@@ -28,12 +28,21 @@ impl<'a> Locator<'a> {
     /// The line that holds a field of the object whose document or list item begins at `line`, or the innermost part
     /// of the way to it that is there. The empty path is the name of the object.
     pub fn find(&self, line: u32, path: &str) -> Option<Excerpt> {
+        self.excerpt(line, path, false)
+    }
+
+    /// As [`Locator::find`], the name of the field and not its value.
+    pub fn find_name(&self, line: u32, path: &str) -> Option<Excerpt> {
+        self.excerpt(line, path, true)
+    }
+
+    fn excerpt(&self, line: u32, path: &str, of_name: bool) -> Option<Excerpt> {
         let object = self.object(line)?;
         let path = match path {
             "" => "metadata.name",
             path => path,
         };
-        let span = walk(object, path);
+        let span = walk(object, path, of_name);
         let mut excerpt = super::excerpt(&self.lines, span)?;
         if secret::is_in(object) {
             secret::conceal(&mut excerpt);
@@ -59,8 +68,8 @@ impl<'a> Locator<'a> {
     }
 }
 
-/// The place of the last step of a path that is there.
-fn walk(object: &Node<'_>, path: &str) -> Span {
+/// The place of the last step of a path that is there: of its value, or of its name.
+fn walk(object: &Node<'_>, path: &str, of_name: bool) -> Span {
     let (mut at, mut span) = (object, object.span);
     for step in steps(path) {
         let next = match &at.value {
@@ -81,6 +90,7 @@ fn walk(object: &Node<'_>, path: &str) -> Span {
     // A value says more than its key does, where it is one.
     match &at.value {
         Value::Map(_) | Value::Seq(_) | Value::Null => span,
+        _ if of_name => span,
         _ => at.span,
     }
 }
@@ -106,7 +116,7 @@ fn steps(path: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Locator, steps};
+    use super::{Excerpt, Locator, steps};
 
     #[test]
     fn paths_are_cut_into_steps() {
@@ -128,6 +138,18 @@ mod tests {
         assert_eq!(at("spec.ports[1].name"), Some((8, 5)));
         assert_eq!(at(""), Some((4, 9)));
         assert_eq!(Locator::new("").find(1, "a"), None);
+    }
+
+    #[test]
+    fn the_name_of_an_annotation_is_found_and_its_value() {
+        let text = "metadata:\n  name: x\n  annotations:\n    a.test/b: \"1\"\n    'a.test/c': 2\n";
+        let locator = Locator::new(text);
+        let place = |found: Option<Excerpt>| found.map(|e| (e.line, e.column, e.length));
+        let b = "metadata.annotations[\"a.test/b\"]";
+        assert_eq!(place(locator.find_name(1, b)), Some((4, 5, 8)));
+        assert_eq!(place(locator.find(1, b)), Some((4, 15, 3)));
+        let c = "metadata.annotations[\"a.test/c\"]";
+        assert_eq!(place(locator.find_name(1, c)).map(|at| at.1), Some(5));
     }
 
     #[test]

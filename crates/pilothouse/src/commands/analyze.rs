@@ -3,8 +3,9 @@
 mod contested;
 mod files;
 pub(super) mod live;
+mod once;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -145,24 +146,6 @@ struct Outcome {
     checked: String,
 }
 
-/// Findings, each of them once: several analyzers may report the same.
-fn once(found: impl Iterator<Item = Diagnostic>) -> Vec<Diagnostic> {
-    let mut reported = BTreeSet::new();
-    let is_new = |found: &Diagnostic| {
-        let Diagnostic {
-            code,
-            object,
-            path,
-            message,
-            ..
-        } = found;
-        // What is no object is told apart by its file.
-        let origin = found.origin.clone().filter(|_| object.is_none());
-        reported.insert((*code, object.clone(), origin, path.clone(), message.clone()))
-    };
-    found.filter(is_new).collect()
-}
-
 /// Analyses and prints.
 ///
 /// # Errors
@@ -244,8 +227,12 @@ pub(super) fn quote(found: &mut [Diagnostic]) {
 
 /// Puts to a finding about a field the line of the text that it stands on.
 pub(super) fn locate(found: &mut Diagnostic, locator: &Locator<'_>) {
+    let find = match found.of_name {
+        true => Locator::find_name,
+        false => Locator::find,
+    };
     if let Some(Origin::File { line, .. }) = &mut found.origin
-        && let Some(excerpt) = locator.find(*line, &found.path)
+        && let Some(excerpt) = find(locator, *line, &found.path)
     {
         *line = excerpt.line;
         found.excerpt = Some(excerpt);
@@ -314,11 +301,77 @@ spec:
     }
 
     #[test]
+    fn an_endpoint_that_is_left_out_is_found() {
+        let entry = "apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: e, namespace: shop}
+spec:
+  hosts: [local.example.com]
+  ports: [{number: 80, name: http, protocol: HTTP}]
+  resolution: STATIC
+  endpoints:
+  - address: 192.0.2.1
+  - address: 127.0.0.1
+";
+        let left_out = |flags: &[&str]| {
+            let found = found(entry, flags).into_iter();
+            let mut found = found.filter(|line| line.starts_with("PIL0532 10: "));
+            found.next()
+        };
+        assert!(left_out(&[]).is_some());
+        assert_eq!(left_out(&["-S", "PIL0532=ServiceEntry *.shop"]), None);
+    }
+
+    #[test]
+    fn one_cause_is_one_finding() {
+        let ingress = "{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web, namespace: shop}, spec: {ingressClassName: nginx, rules: [{host: a.test, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: none, port: {number: 80}}}}]}}]}}\n";
+        let about_backend = |flags: &[&str]| {
+            let found = found(ingress, flags).into_iter();
+            let codes = found.filter_map(|line| line.split(' ').next().map(str::to_owned));
+            let codes = codes.filter(|code| ["PIL0105", "PIL0702"].contains(&&**code));
+            codes.collect::<Vec<_>>()
+        };
+        assert_eq!(about_backend(&["--ingress-class", "nginx"]), ["PIL0105"]);
+        assert_eq!(about_backend(&[]), ["PIL0105"]);
+    }
+
+    #[test]
     fn findings_name_the_line_of_the_field() {
         assert_eq!(
             found(ROUTE, &[]),
             ["IST0101 10: there is no service reviews"]
         );
+    }
+
+    #[test]
+    fn a_misspelt_annotation_is_quoted_by_its_name_and_a_wrong_value_by_itself() {
+        let text = "apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: web
+  namespace: shop
+  annotations:
+    nginx.ingress.kubernetes.io/use-regx: 'true'
+    nginx.ingress.kubernetes.io/proxy-read-timeout: soon
+spec:
+  ingressClassName: nginx
+  rules: [{host: a.test, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]
+";
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.yaml");
+        std::fs::write(&file, text).unwrap();
+        let file = file.display().to_string();
+        let options = Cli::parse_from(["analyze", &file]);
+        let wanted = options.options.wanted();
+        let mut outcome = files::analyze(&options.options, &wanted).unwrap();
+        quote(&mut outcome.findings);
+        let of_annotations = outcome.findings.iter().filter(|d| d.code == "PIL0720");
+        let mut places: Vec<(u32, u32)> = of_annotations
+            .filter_map(|d| d.excerpt.as_ref())
+            .map(|excerpt| (excerpt.line, excerpt.column))
+            .collect();
+        places.sort_unstable();
+        assert_eq!(places, [(7, 5), (8, 53)]);
     }
 
     #[test]

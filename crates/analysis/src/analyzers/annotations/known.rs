@@ -19,6 +19,11 @@ pub(super) fn find(name: &str) -> Option<&'static Known> {
     KNOWN.get(at)
 }
 
+/// The name that somebody most likely meant who wrote one that there is not.
+pub(super) fn nearest(name: &str) -> Option<&'static str> {
+    model::parse::nearest(name, KNOWN.iter().map(|known| known.name))
+}
+
 const fn stable(name: &'static str, kinds: &'static [&'static str]) -> Known {
     Known {
         name,

@@ -20,7 +20,8 @@ use sources::folder;
 use store::{Snapshot, Store};
 use xlate::findings::FindingsOfMesh;
 
-use super::{AnalyzeOptions, Outcome, contested, once, text};
+use super::once::once;
+use super::{AnalyzeOptions, Outcome, contested, text};
 use crate::commands::input::{operator_features, standard_input};
 use crate::commands::judged::{judge, kinds, of_endpoints, of_values};
 use crate::commands::text::counted;

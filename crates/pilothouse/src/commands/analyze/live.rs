@@ -10,7 +10,8 @@ use anyhow::bail;
 use model::{Diagnostic, Kind, ObjectKey, ObjectName, Origin, Severity, SourceId};
 use serde_json::Value;
 
-use super::{Outcome, once};
+use super::Outcome;
+use super::once::once;
 use crate::commands::proxy_config::debug_page;
 
 /// How often a server is asked that is still analysing, and how long it is given in between.

@@ -1,0 +1,105 @@
+//! Of several findings of one cause, one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use analysis::code;
+use model::{Diagnostic, ObjectKey};
+
+/// Codes of one cause: that of an analyzer, and that of the translation, which tells what becomes of requests. The former names the
+/// narrower field and is as severe as what it means.
+const SAME_CAUSE: [(&str, &str); 2] = [
+    (code::BACKEND_NOT_FOUND.id, convert::code::NO_BACKEND),
+    (code::SECRET_NOT_FOUND.id, convert::code::NO_BACKEND),
+];
+
+/// The findings without those whose cause another one names: several analyzers may report the same, each in its words.
+pub(super) fn once(found: impl Iterator<Item = Diagnostic>) -> Vec<Diagnostic> {
+    let found = distinct(found);
+    let is_named = named_by_others(&found);
+    let kept = found.into_iter().zip(is_named);
+    kept.filter_map(|(found, is_named)| (!is_named).then_some(found))
+        .collect()
+}
+
+/// Of each finding whether another one names its cause.
+fn named_by_others(found: &[Diagnostic]) -> Vec<bool> {
+    let mut fields: BTreeMap<(&str, &ObjectKey), Vec<&str>> = BTreeMap::new();
+    for finding in found {
+        let wider = SAME_CAUSE.iter().filter(|(code, _)| *code == finding.code);
+        for (_, wider) in wider {
+            if let Some(object) = &finding.object {
+                let of_object = fields.entry((*wider, object)).or_default();
+                of_object.push(&finding.path);
+            }
+        }
+    }
+    let is_named = |finding: &Diagnostic| {
+        let object = finding.object.as_ref();
+        let narrower = object.and_then(|object| fields.get(&(finding.code, object)));
+        let mut paths = narrower.into_iter().flatten();
+        paths.any(|path| is_within(path, &finding.path) || is_within(&finding.path, path))
+    };
+    found.iter().map(is_named).collect()
+}
+
+/// Whether a field is another one, or a part of it.
+fn is_within(path: &str, outer: &str) -> bool {
+    let rest = path.strip_prefix(outer).filter(|_| !outer.is_empty());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Findings, each of them once.
+fn distinct(found: impl Iterator<Item = Diagnostic>) -> Vec<Diagnostic> {
+    let mut reported = BTreeSet::new();
+    let is_new = |found: &Diagnostic| {
+        let Diagnostic {
+            code,
+            object,
+            path,
+            message,
+            ..
+        } = found;
+        // What is no object is told apart by its file.
+        let origin = found.origin.clone().filter(|_| object.is_none());
+        reported.insert((*code, object.clone(), origin, path.clone(), message.clone()))
+    };
+    found.filter(is_new).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Kind, ObjectName, Severity};
+
+    use super::*;
+
+    fn finding(code: &'static str, name: &str, path: &str) -> Diagnostic {
+        let object = ObjectKey {
+            kind: Kind::Ingress,
+            name: ObjectName::new("shop", name),
+        };
+        Diagnostic {
+            object: Some(object),
+            ..Diagnostic::new(code, Severity::Warning, code).at(path)
+        }
+    }
+
+    #[test]
+    fn what_an_analyzer_and_the_translation_find_of_one_field_is_one_finding() {
+        let narrow = finding(
+            "PIL0105",
+            "a",
+            "spec.rules[0].http.paths[0].backend.service.name",
+        );
+        let wide = "spec.rules[0].http.paths[0].backend";
+        let all = [
+            finding("PIL0702", "a", wide),
+            narrow.clone(),
+            // Another field, another object, another cause.
+            finding("PIL0702", "a", "spec.rules[0].http.paths[01].backend"),
+            finding("PIL0702", "b", wide),
+            finding("PIL0720", "a", wide),
+        ];
+        let left = once(all.iter().cloned());
+        assert_eq!(left, all[1..]);
+    }
+}
