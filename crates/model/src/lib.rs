@@ -16,6 +16,7 @@ pub mod derived;
 pub mod diagnostic;
 pub mod edge;
 pub mod grpc;
+pub mod hash_table;
 pub mod host;
 pub mod jwks;
 pub mod kinds;

@@ -71,8 +71,8 @@ pub(crate) use fixed::allow_any_dns_cache;
 pub(crate) use hbone::CONNECT_ORIGINATE;
 pub(crate) use load_balancer::apply_hash;
 pub(crate) use outbound::{
-    ServiceClusters, carries_endpoints, carries_sessions, extent, is_dynamic, kept, key_of,
-    lets_pass, uses_eds,
+    ServiceClusters, carries_endpoints, carries_sessions, clusters_of, extent, is_dynamic, kept,
+    key_of, lets_pass, uses_eds,
 };
 
 /// Proxies that have the same clusters.

@@ -347,3 +347,28 @@ fn a_partial_wildcard_of_tls_is_a_warning_at_its_host() {
     );
     assert!(!entry("HTTP").contains("TLS"));
 }
+
+#[test]
+fn a_table_that_is_made_smaller_is_a_warning_at_its_field() {
+    let rule = |hash: Value| {
+        let object = json!({ "apiVersion": "networking.istio.io/v1", "kind": "DestinationRule",
+            "metadata": { "name": "a", "namespace": "b" },
+            "spec": { "host": "a", "trafficPolicy": { "loadBalancer": { "consistentHash": hash } } } });
+        let file = Path::new("case.yaml").into();
+        let found = pilothouse_validate::parse(&object.to_string(), &file, Validation::Strict);
+        let smaller = |d: &&model::Diagnostic| d.message.contains("are too many, so");
+        let found = found.diagnostics.iter().filter(smaller);
+        let row = found.map(|d| (d.severity, d.path.to_string()));
+        row.collect::<Vec<_>>()
+    };
+    let hash = "spec.trafficPolicy.loadBalancer.consistentHash";
+    let warned = |field: &str| vec![(Severity::Warning, format!("{hash}.{field}"))];
+    let ring =
+        |size: u64| rule(json!({ "useSourceIp": true, "ringHash": { "minimumRingSize": size } }));
+    assert_eq!(ring(131_072), []);
+    assert_eq!(ring(8_388_608), warned("ringHash.minimumRingSize"));
+    let former = rule(json!({ "useSourceIp": true, "minimumRingSize": 8_388_608 }));
+    assert_eq!(former, warned("minimumRingSize"));
+    let maglev = rule(json!({ "useSourceIp": true, "maglev": { "tableSize": 4_999_999 } }));
+    assert_eq!(maglev, warned("maglev.tableSize"));
+}

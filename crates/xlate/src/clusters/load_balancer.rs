@@ -2,6 +2,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/cluster_traffic_policy.go applyLoadBalancer, 1.32.
 
+use model::hash_table::HashTable;
 use model::protocol::Protocol;
 use model::service::Service;
 use model::settings::Settings;
@@ -44,11 +45,12 @@ pub(crate) fn simple(settings: Option<&LoadBalancerSettings>) -> SimpleLb {
     }
 }
 
-/// Chooses the algorithm, and lays locality over endpoints that the cluster carries.
+/// Chooses the algorithm, and lays locality over endpoints that the cluster carries. Where requests are hashed, the table has at most
+/// `most_hashed` entries.
 pub(super) fn apply(
     draft: &mut Draft<'_>,
     settings: &Settings,
-    (service, protocol): (&Service, Protocol),
+    (service, protocol, most_hashed): (&Service, Protocol, u64),
     wanted: Option<&LoadBalancerSettings>,
     client: Option<&EndpointClient>,
 ) {
@@ -103,7 +105,7 @@ pub(super) fn apply(
         }
     }
     if let Some(Wanted::ConsistentHash(hash)) = wanted.and_then(|w| w.lb_policy.as_ref()) {
-        apply_hash(&mut draft.cluster, hash);
+        apply_hash(&mut draft.cluster, hash, most_hashed);
     }
 }
 
@@ -208,37 +210,61 @@ fn slow_start(wanted: Option<&LoadBalancerSettings>) -> Option<SlowStartConfig> 
     })
 }
 
+/// A table has no more entries than `most`.
+///
 /// Istio: ApplyRingHashLoadBalancer.
-pub(crate) fn apply_hash(cluster: &mut Cluster, hash: &ConsistentHashLb) {
-    let ring = |size: u64| {
-        LbConfig::RingHashLbConfig(RingHashLbConfig {
-            minimum_ring_size: Some(size),
-            ..RingHashLbConfig::default()
-        })
+pub(crate) fn apply_hash(cluster: &mut Cluster, hash: &ConsistentHashLb, most: u64) {
+    let wanted = HashTable::of(hash);
+    let table = wanted.at_most(most);
+    let is_stated = match &hash.hash_algorithm {
+        Some(HashAlgorithm::Maglev(maglev)) => maglev.table_size != 0,
+        Some(HashAlgorithm::RingHash(ring)) => ring.minimum_ring_size != 0,
+        None => true,
     };
-    match &hash.hash_algorithm {
-        Some(HashAlgorithm::Maglev(maglev)) => {
-            cluster.lb_policy = LbPolicy::Maglev as i32;
-            if maglev.table_size != 0 {
-                cluster.lb_config = Some(LbConfig::MaglevLbConfig(MaglevLbConfig {
-                    table_size: Some(maglev.table_size),
-                }));
-            }
-        }
-        Some(HashAlgorithm::RingHash(hash)) => {
-            cluster.lb_policy = LbPolicy::RingHash as i32;
-            if hash.minimum_ring_size != 0 {
-                cluster.lb_config = Some(ring(hash.minimum_ring_size));
-            }
-        }
-        None => {
-            cluster.lb_policy = LbPolicy::RingHash as i32;
-            // Envoy's own default.
-            let size = match hash.minimum_ring_size {
-                0 => 1024,
-                size => size,
+    let (policy, config) = match table {
+        HashTable::Maglev(size) => {
+            let config = MaglevLbConfig {
+                table_size: Some(size),
             };
-            cluster.lb_config = Some(ring(size));
+            (LbPolicy::Maglev, LbConfig::MaglevLbConfig(config))
         }
+        HashTable::Ring(size) => {
+            let config = RingHashLbConfig {
+                minimum_ring_size: Some(size),
+                ..RingHashLbConfig::default()
+            };
+            (LbPolicy::RingHash, LbConfig::RingHashLbConfig(config))
+        }
+    };
+    cluster.lb_policy = policy as i32;
+    if is_stated || table != wanted {
+        cluster.lb_config = Some(config);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::hash_table;
+
+    use super::*;
+
+    #[test]
+    fn a_ring_is_no_larger_than_others_at_the_proxy_can_bear() {
+        let ring = |size: u64| {
+            let hash = ConsistentHashLb {
+                minimum_ring_size: size,
+                ..ConsistentHashLb::default()
+            };
+            let mut cluster = Cluster::default();
+            apply_hash(&mut cluster, &hash, hash_table::LARGEST);
+            assert_eq!(cluster.lb_policy, LbPolicy::RingHash as i32);
+            match cluster.lb_config {
+                Some(LbConfig::RingHashLbConfig(config)) => config.minimum_ring_size,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(ring(0), Some(1024));
+        assert_eq!(ring(100_000), Some(100_000));
+        assert_eq!(ring(8_388_608), Some(131_072));
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::change::ServiceKey;
+use model::hash_table;
 use model::node::Role;
 use model::protocol::Protocol;
 use model::service::{Port, Registry, Resolution, Service};
@@ -42,6 +43,7 @@ use mesh::cluster_names;
 use mesh::destination_rule::{
     DestinationRuleKey, Extent, MergedDestinationRule, Policy, top_policy,
 };
+use mesh::limits;
 use mesh::services::{AccountsOf, EndpointsOf};
 use mesh::view::Families;
 use policy::authn::{MutualTls, PeerPolicies};
@@ -129,6 +131,12 @@ pub(crate) fn extent(
     let names = names.iter().map(|i| i.len()).sum();
     let endpoints = cx.query(&EndpointsOf(key_of(service)));
     Extent::of(Some(rule), service, names).with_endpoints(Some(rule), &endpoints)
+}
+
+/// How many clusters a service has under a rule: one for each port, and for each subset of it.
+pub(crate) fn clusters_of(service: &Service, rule: Option<&MergedDestinationRule>) -> usize {
+    let subsets = rule.map_or(0, |rule| rule.spec().subsets.len());
+    limits::product([service.cluster_ports().len(), subsets + 1])
 }
 
 pub(crate) fn key_of(service: &Service) -> ServiceKey {
@@ -433,7 +441,8 @@ impl<'a> Builder<'a> {
             traffic_policy::apply_outlier_detection(draft, settings, service, outlier);
         }
         let client = self.key.endpoints.as_deref();
-        let of = (service, variant.port.protocol);
+        let most_hashed = hash_table::most(clusters_of(service, self.rule));
+        let of = (service, variant.port.protocol, most_hashed);
         load_balancer::apply(draft, settings, of, policy.load_balancer, client);
         if !self.key.sni {
             let dynamic = draft.dynamic.is_some();

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use incr::{Cx, Query};
 use model::diagnostic::{Diagnostic, Severity};
+use model::hash_table::{self, HashTable};
+use model::host::Hostname;
 use model::kinds::higress;
 use model::kinds::istio::{
     AuthorizationPolicy, DestinationRule, EnvoyFilter, Gateway, RequestAuthentication,
@@ -319,6 +321,7 @@ impl Query<Snapshot> for LargeSettings {
                     found.push(judged::finding(Some(rule.key()), effect, &fault).at(path));
                 }
             }
+            smaller_tables(cx, &rule, &host, &mut found);
             if host.is_wildcard() {
                 if *cx.query(&destination_rule::LargeWildcard {
                     namespace: self.0.clone(),
@@ -353,6 +356,41 @@ impl Query<Snapshot> for LargeSettings {
             }
         }
         in_order(found)
+    }
+}
+
+/// Tables for hashing that are smaller than a rule asks for, as there are many of them.
+fn smaller_tables(
+    cx: &Cx<'_, Snapshot>,
+    rule: &Object<DestinationRule>,
+    host: &Hostname,
+    found: &mut Vec<Diagnostic>,
+) {
+    if host.is_wildcard() {
+        return;
+    }
+    for (path, hash) in destination_rule::hashes(&rule.spec) {
+        // Whether that alone is too much its author is told when it is read.
+        let wanted = HashTable::of(hash).at_most(hash_table::LARGEST);
+        let services = cx.query(&OfHost(host.clone()));
+        let smaller = services.iter().find_map(|service| {
+            let merged = destination_rule::of_namespace(cx, rule.namespace(), &service.host);
+            let clusters = clusters::clusters_of(service, merged.as_deref());
+            let served = wanted.at_most(hash_table::most(clusters));
+            (served != wanted).then_some((service, clusters, served))
+        });
+        let Some((service, clusters, served)) = smaller else {
+            continue;
+        };
+        let why = format!(
+            "service {}: tables have {} entries in place of {}, as there is one for each of {clusters} clusters",
+            service.host,
+            served.size(),
+            wanted.size()
+        );
+        let finding = about(rule, code::OVER_LIMIT, Severity::Warning, why);
+        let finding = finding.at(format!("{path}.{}", hash_table::field(hash)));
+        found.push(finding.help("state fewer subsets, or a smaller table"));
     }
 }
 

@@ -13,6 +13,7 @@ use mesh::label_names::Reader;
 use mesh::proxy::Traits;
 use mesh::scope::{ScopeKey, ScopeOf};
 use mesh::services::AccountsOf;
+use model::hash_table;
 use model::labels::Labels;
 use model::protocol::Protocol;
 use model::service::{Resolution, Service};
@@ -181,7 +182,9 @@ impl Builder<'_> {
 /// Istio: applyLoadBalancing.
 fn balance(cluster: &mut Cluster, wanted: &LoadBalancerSettings) {
     match &wanted.lb_policy {
-        Some(Wanted::ConsistentHash(hash)) => clusters::apply_hash(cluster, hash),
+        Some(Wanted::ConsistentHash(hash)) => {
+            clusters::apply_hash(cluster, hash, hash_table::LARGEST)
+        }
         Some(Wanted::Simple(simple)) if *simple == SimpleLb::LeastRequest as i32 => {
             cluster.lb_policy = LbPolicy::LeastRequest as i32;
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use model::hash_table::{self, ENVOY_MAGLEV, ENVOY_RING, HashTable};
 use proto_istio::networking::load_balancer_settings::consistent_hash_lb::{HashAlgorithm, HashKey};
 use proto_istio::networking::load_balancer_settings::{ConsistentHashLb, LbPolicy};
 use proto_istio::networking::{
@@ -18,10 +19,6 @@ const TOPOLOGY: [&str; 3] = [
     "topology.kubernetes.io/zone",
     "topology.istio.io/subzone",
 ];
-/// The largest ring that Envoy builds.
-const LARGEST_RING: u64 = 8 << 20;
-/// Envoy's table for Maglev must be smaller.
-const LARGEST_TABLE: u64 = 5_000_011;
 
 /// Istio: pkg/config/validation/validation.go validateLoadBalancer, 1.32.
 pub(super) fn check(
@@ -108,28 +105,46 @@ fn consistent_hash(hash: &ConsistentHashLb, at: &At<'_>, report: &mut Report) {
             report.error(&at, "may not be set beside `ringHash` or `maglev`");
         }
         report.check(&at, ring_size(hash.minimum_ring_size));
+        large_table(hash, &at, report);
     }
     if let Some(HashAlgorithm::RingHash(ring)) = &hash.hash_algorithm {
         let at = at.field("ringHash");
         let at = at.field("minimumRingSize");
         report.check(&at, ring_size(ring.minimum_ring_size));
+        large_table(hash, &at, report);
     }
     if let Some(HashAlgorithm::Maglev(maglev)) = &hash.hash_algorithm {
         let (at, size) = (at.field("maglev"), maglev.table_size);
         let at = at.field("tableSize");
         if size == 0 {
             report.error(&at, "a size is needed");
-        } else if size >= LARGEST_TABLE {
-            report.error(&at, format!("must be less than {LARGEST_TABLE}"));
+        } else if size >= ENVOY_MAGLEV {
+            report.error(&at, format!("must be less than {ENVOY_MAGLEV}"));
         } else if !is_prime(size) {
             report.error(&at, format!("must be a prime number, {size} is none"));
+        } else {
+            large_table(hash, &at, report);
         }
     }
 }
 
+/// Warns of a table that is made smaller.
+fn large_table(hash: &ConsistentHashLb, at: &At<'_>, report: &mut Report) {
+    let wanted = HashTable::of(hash);
+    let served = wanted.at_most(hash_table::LARGEST);
+    if served != wanted {
+        let message = format!(
+            "{} entries are too many, so {} are used: a proxy builds the table again whenever an endpoint comes or goes, and takes no other configuration meanwhile",
+            wanted.size(),
+            served.size()
+        );
+        report.warning(at, message);
+    }
+}
+
 fn ring_size(size: u64) -> Check {
-    if size > LARGEST_RING {
-        return Err(format!("must be at most {LARGEST_RING}"));
+    if size > ENVOY_RING {
+        return Err(format!("must be at most {ENVOY_RING}"));
     }
     Ok(())
 }

@@ -354,3 +354,42 @@ endpoints: [{addresses: [10.0.0.1]}, {addresses: [169.254.1.1]}]
     );
     assert_eq!(found("shop"), []);
 }
+
+#[test]
+fn tables_of_many_clusters_are_smaller_than_a_rule_asks_for_and_that_is_reported() {
+    let subsets: Vec<String> = (0..20)
+        .map(|n| format!("{{name: s{n}, labels: {{v: '{n}'}}}}"))
+        .collect();
+    let objects = |subsets: &str| {
+        format!(
+            "apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: e, namespace: shop}}
+spec:
+  hosts: [a.example]
+  resolution: STATIC
+  ports: [{{number: 80, name: http}}, {{number: 81, name: http-b}}]
+  endpoints: [{{address: 10.0.0.1}}]
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {{name: d, namespace: shop}}
+spec:
+  host: a.example
+  trafficPolicy: {{loadBalancer: {{consistentHash: {{useSourceIp: true, ringHash: {{minimumRingSize: 131072}}}}}}}}
+  subsets: [{subsets}]
+"
+        )
+    };
+    let found = |subsets: &str| -> Vec<(String, String)> {
+        let mut world = World::new(settings(""));
+        world.put(&objects(subsets));
+        let found = world.get(&FindingsOfMesh);
+        let row = |f: &Diagnostic| (f.path.to_string(), f.message.to_string());
+        found.iter().map(row).collect()
+    };
+    assert_eq!(found(""), []);
+    let path = "spec.trafficPolicy.loadBalancer.consistentHash.ringHash.minimumRingSize";
+    let why = "service a.example: tables have 49932 entries in place of 131072, as there is one for each of 42 clusters";
+    assert_eq!(found(&subsets.join(", ")), [(path.to_owned(), why.to_owned())]);
+}
