@@ -114,12 +114,12 @@ pub fn of_slice(features: &Features, slice: &Object<EndpointSlice>) -> Option<Di
     }
     let mut ports = slice.spec.ports.iter().filter_map(|port| port.port);
     let own_port = ports.any(|port| u16::try_from(port).is_ok_and(is_answered));
-    let endpoints = slice.spec.endpoints.iter().enumerate();
     // Consumers use the first address only.
-    let all = endpoints.filter_map(|(at, endpoint)| {
-        let address = endpoint.addresses.first()?;
+    let endpoints = slice.spec.endpoints.iter();
+    let addresses = endpoints.filter_map(|endpoint| endpoint.addresses.first());
+    let all = addresses.filter_map(|address| {
         let why = fault(address, own_port)?;
-        Some((&**address, why, format!("endpoints[{at}].addresses[0]")))
+        Some((&**address, why, "endpoints".to_owned()))
     });
     first_of(slice, all)
 }

@@ -3,7 +3,7 @@
 mod contested;
 mod files;
 pub(super) mod live;
-mod once;
+pub(super) mod once;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -258,6 +258,12 @@ spec:
     - queryParams:
       - {type: RegularExpression, name: tier, value: "(a{100}){400}"}
     backendRefs: [{name: web, port: 80}]
+  - filters:
+    - {type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: "/a\nb"}}}
+    retry: {codes: [500], backoff: 0s}
+    backendRefs: [{name: web, port: 80}]
+  - filters:
+    - {type: RequestRedirect, requestRedirect: {path: {type: ReplacePrefixMatch, replacePrefixMatch: "/a\r"}}}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: GRPCRoute
@@ -305,6 +311,9 @@ fn what_a_server_would_close_of_valid_objects_is_found() {
         "PIL0602 spec.rules[0].matches[0].path.value",
         "PIL0602 spec.rules[0].matches[1].headers[1].value",
         "PIL0602 spec.rules[0].matches[2].queryParams[0].value",
+        "PIL0602 spec.rules[1].filters[0].urlRewrite.path.replaceFullPath",
+        "PIL0602 spec.rules[1].retry.backoff",
+        "PIL0602 spec.rules[2].filters[0].requestRedirect.path.replacePrefixMatch",
     ];
     let values = [
         "PIL0602 spec.rules[0].filters[0].requestRedirect.path.replaceFullPath",

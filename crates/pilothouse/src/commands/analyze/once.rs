@@ -3,17 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use analysis::code;
+use mesh::finding::code::LOCAL_ENDPOINT;
 use model::{Diagnostic, ObjectKey};
+use validate::report::code::LIMIT;
 
-/// Codes of one cause: that of an analyzer, and that of the translation, which tells what becomes of requests. The former names the
-/// narrower field and is as severe as what it means.
-const SAME_CAUSE: [(&str, &str); 2] = [
+/// Codes of one cause, that which says more first: an analyzer names the field, and the translation what becomes of requests; an
+/// address on the machine of each proxy is one that no other machine can reach.
+const SAME_CAUSE: [(&str, &str); 3] = [
     (code::BACKEND_NOT_FOUND.id, convert::code::NO_BACKEND),
     (code::SECRET_NOT_FOUND.id, convert::code::NO_BACKEND),
+    (LOCAL_ENDPOINT, LIMIT),
 ];
 
 /// The findings without those whose cause another one names: several analyzers may report the same, each in its words.
-pub(super) fn once(found: impl Iterator<Item = Diagnostic>) -> Vec<Diagnostic> {
+pub(in crate::commands) fn once(found: impl Iterator<Item = Diagnostic>) -> Vec<Diagnostic> {
     let found = distinct(found);
     let is_named = named_by_others(&found);
     let kept = found.into_iter().zip(is_named);
@@ -23,21 +26,24 @@ pub(super) fn once(found: impl Iterator<Item = Diagnostic>) -> Vec<Diagnostic> {
 
 /// Of each finding whether another one names its cause.
 fn named_by_others(found: &[Diagnostic]) -> Vec<bool> {
-    let mut fields: BTreeMap<(&str, &ObjectKey), Vec<&str>> = BTreeMap::new();
+    let mut fields: BTreeMap<(&str, &ObjectKey), Vec<&Diagnostic>> = BTreeMap::new();
     for finding in found {
         let wider = SAME_CAUSE.iter().filter(|(code, _)| *code == finding.code);
         for (_, wider) in wider {
             if let Some(object) = &finding.object {
                 let of_object = fields.entry((*wider, object)).or_default();
-                of_object.push(&finding.path);
+                of_object.push(finding);
             }
         }
     }
     let is_named = |finding: &Diagnostic| {
         let object = finding.object.as_ref();
         let narrower = object.and_then(|object| fields.get(&(finding.code, object)));
-        let mut paths = narrower.into_iter().flatten();
-        paths.any(|path| is_within(path, &finding.path) || is_within(&finding.path, path))
+        let mut others = narrower.into_iter().flatten();
+        others.any(|other| {
+            let (path, own) = (&other.path, &finding.path);
+            other.severity >= finding.severity && (is_within(path, own) || is_within(own, path))
+        })
     };
     found.iter().map(is_named).collect()
 }

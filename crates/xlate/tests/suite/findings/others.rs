@@ -349,7 +349,7 @@ endpoints: [{addresses: [10.0.0.1]}, {addresses: [169.254.1.1]}]
             told("ServiceEntry shop/ports", "spec.hosts[0]"),
             told("ServiceEntry shop/stated", "spec.endpoints[1].address"),
             told("WorkloadEntry shop/w", "spec.address"),
-            told("EndpointSlice shop/part", "endpoints[1].addresses[0]"),
+            told("EndpointSlice shop/part", "endpoints"),
         ]
     );
     assert_eq!(found("shop"), []);
