@@ -133,7 +133,10 @@ fn command() -> clap::Command {
 
 fn main() -> ExitCode {
     let mut command = command();
-    let parsed = Cli::from_arg_matches(&command.get_matches_mut());
+    let arguments = std::env::args_os().collect();
+    let arguments = commands::serve::with_log_flags(arguments, &command);
+    let matches = command.try_get_matches_from_mut(arguments);
+    let parsed = Cli::from_arg_matches(&matches.unwrap_or_else(|error| error.exit()));
     let cli = parsed.unwrap_or_else(|error| error.format(&mut command).exit());
     let code = run(cli.command);
     log::finish();

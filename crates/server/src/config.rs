@@ -8,6 +8,8 @@ use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use model::parse::Validation;
 
+use crate::secure::{Listen, listen};
+
 /// Flags of `pilothouse serve`. Istio's spellings are accepted as aliases.
 #[derive(Args, Clone, Debug)]
 pub struct ServeOptions {
@@ -74,9 +76,9 @@ pub struct ServeOptions {
     #[arg(long, alias = "httpAddr", alias = "httpAddress", env = "PILOTHOUSE_HTTP_ADDR", value_name = "HOST:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub http_addr: SocketAddr,
 
-    /// The same pages at a second address, as istiod has its metrics at 15014.
-    #[arg(long, alias = "monitoringAddr", env = "PILOTHOUSE_MONITORING_ADDR", value_name = "HOST:PORT", value_parser = address)]
-    pub monitoring_addr: Option<SocketAddr>,
+    /// The same pages at a second address, as istiod has its metrics at 15014; `off` or nothing is none.
+    #[arg(long, alias = "monitoringAddr", env = "PILOTHOUSE_MONITORING_ADDR", value_name = "HOST:PORT", value_parser = listen)]
+    pub monitoring_addr: Option<Listen>,
 
     /// Folder for the resources that proxies were served last. After a restart proxies get them at once, until the sources
     /// have been read. Secrets are not written. Default with --data: `served` in that folder; `off` disables it.
@@ -297,7 +299,7 @@ pub struct ServeOptions {
     pub own_proxies: Option<crate::own::OwnProxies>,
 
     /// Log lines as JSON.
-    #[arg(long, alias = "log_as_json", env = "PILOTHOUSE_LOG_JSON")]
+    #[arg(long, alias = "log_as_json", env = "PILOTHOUSE_LOG_JSON", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false", hide_default_value = true, action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
     pub log_json: bool,
 
     /// Log level: error, warn, info, debug, trace or off; with others for parts of the program, as `info,pilothouse_xlate=debug`.

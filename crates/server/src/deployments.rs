@@ -171,7 +171,7 @@ pub fn start(parts: &Parts<'_>, tasks: &TaskTracker, stop: &CancellationToken) -
     let sets = watch::Sender::default();
     if options.deploys_gateways() {
         // Without webhooks, nobody reads the templates yet.
-        if options.webhooks.https_addr.is_none() {
+        if options.webhooks.address().is_none() {
             tasks.spawn(parts.injection.clone().follow(stop.clone()));
         }
         let touched = Touched::default();

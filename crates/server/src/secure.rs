@@ -103,7 +103,17 @@ pub enum Listen {
     At(SocketAddr),
 }
 
-fn listen(text: &str) -> Result<Listen, String> {
+impl Listen {
+    /// Where, if at all.
+    pub fn at(self) -> Option<SocketAddr> {
+        match self {
+            Self::Off => None,
+            Self::At(address) => Some(address),
+        }
+    }
+}
+
+pub(crate) fn listen(text: &str) -> Result<Listen, String> {
     match text {
         "" | "off" => Ok(Listen::Off),
         text => address(text).map(Listen::At),

@@ -38,7 +38,7 @@ use crate::http::{self, Pages};
 use crate::metrics::Metrics;
 use crate::registries::{Bridges, Registries};
 use crate::remotes::Secrets;
-use crate::secure::Trust;
+use crate::secure::{Listen, Trust};
 use crate::settings::{
     self, Composed, Composer, ConfigMaps, HigressFlags, SettingsSource, Settled,
 };
@@ -319,7 +319,7 @@ async fn serve_pages(
         .with_context(|| format!("cannot listen on {} (--http-addr)", options.http_addr))?;
     let address = listener.local_addr()?;
     tasks.spawn(http::serve(listener, pages.clone(), stop.clone()));
-    if let Some(second) = options.monitoring_addr {
+    if let Some(second) = options.monitoring_addr.and_then(Listen::at) {
         let listener = TcpListener::bind(second)
             .await
             .with_context(|| format!("cannot listen on {second} (--monitoring-addr)"))?;

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::config::address;
+use crate::secure::{Listen, listen};
 
 pub use answer::Service;
 pub(crate) use answer::readiness;
@@ -25,9 +25,9 @@ pub use port::{Keys, serve};
 /// Flags of admission webhooks.
 #[derive(Args, Clone, Debug)]
 pub struct WebhookOptions {
-    /// Address for admission webhooks: injection and validation over TLS. Not served unless given.
-    #[arg(long, alias = "httpsAddr", env = "PILOTHOUSE_HTTPS_ADDR", value_name = "HOST:PORT", value_parser = address)]
-    pub https_addr: Option<SocketAddr>,
+    /// Address for admission webhooks: injection and validation over TLS. Not served unless given; `off` or nothing is none.
+    #[arg(long, alias = "httpsAddr", env = "PILOTHOUSE_HTTPS_ADDR", value_name = "HOST:PORT", value_parser = listen)]
+    pub https_addr: Option<Listen>,
 
     /// Folder with templates and values of injection: files `config` and `values`, watched for changes. Where it holds none, the
     /// ConfigMap `istio-sidecar-injector[-REVISION]` in the namespace of the control plane counts.
@@ -48,4 +48,11 @@ pub struct WebhookOptions {
         action = clap::ArgAction::Set
     )]
     pub inject: bool,
+}
+
+impl WebhookOptions {
+    /// Where webhooks are served, if they are.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.https_addr.and_then(Listen::at)
+    }
 }

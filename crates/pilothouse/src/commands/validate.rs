@@ -9,7 +9,7 @@ use model::parse::{Locator, Validation, code};
 use model::{AnyObject, Diagnostic, Origin, Severity};
 use sources::folder;
 
-use super::analyze::once::once;
+use super::analyze::once::by_cause;
 use super::analyze::{locate, quote};
 use super::input::{operator_features, standard_input};
 use super::judged;
@@ -179,7 +179,7 @@ impl Manifests {
         for found in judged.iter_mut().filter(|d| is_of_input(d)) {
             locate(found, &locator);
         }
-        let found = std::mem::take(&mut self.found);
-        self.found = once(found.into_iter().chain(judged));
+        self.found.append(&mut judged);
+        self.found = by_cause(std::mem::take(&mut self.found));
     }
 }

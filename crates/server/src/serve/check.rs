@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::config::ServeOptions;
+use crate::secure::Listen;
 
 /// Refuses what cannot be meant, and warns of what is dangerous.
 pub(super) fn check(options: &ServeOptions) -> anyhow::Result<()> {
@@ -33,7 +34,10 @@ pub(super) fn check(options: &ServeOptions) -> anyhow::Result<()> {
     }
     let pages = [
         ("--http-addr", Some(options.http_addr)),
-        ("--monitoring-addr", options.monitoring_addr),
+        (
+            "--monitoring-addr",
+            options.monitoring_addr.and_then(Listen::at),
+        ),
     ];
     for (flag, address) in pages {
         if let Some(address) = address.filter(|address| !is_loopback(*address)) {

@@ -39,7 +39,7 @@ pub(super) async fn begin(
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let options = parts.options;
-    let Some(address) = options.webhooks.https_addr else {
+    let Some(address) = options.webhooks.address() else {
         return Ok(());
     };
     let keys = parts

@@ -22,6 +22,10 @@ pub struct IstiodFlags {
     #[arg(long = "log_target", value_name = "TARGETS", hide = true)]
     log_target: Vec<String>,
 
+    /// Other flags of the log, by name: those of former versions, of which istiod ignores what it does not know.
+    #[arg(long = "istiod-log-flag", value_name = "FLAG", hide = true)]
+    other_log_flags: Vec<String>,
+
     #[arg(long, value_name = "NAMES", value_delimiter = ',', hide = true)]
     registries: Vec<String>,
 
@@ -65,6 +69,9 @@ fn ip(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(wrong)
 }
 
+/// What to do instead of flags of the log.
+const LOG: &str = "use --log, such as info,xlate=debug";
+
 impl IstiodFlags {
     /// Where levels of the log are served, if they are.
     pub(crate) fn ctrlz(&self) -> Option<SocketAddr> {
@@ -73,17 +80,16 @@ impl IstiodFlags {
     }
 
     /// The flags that were given, each with what to do instead.
-    pub fn given(&self) -> Vec<(&'static str, &'static str)> {
-        let log = "use --log, such as info,xlate=debug";
+    pub fn given(&self) -> Vec<(&str, &'static str)> {
         let kubernetes_only = self.registries.iter().all(|name| name == "Kubernetes");
         let flags = [
-            ("--log_output_level", self.log_output_level.is_some(), log),
+            ("--log_output_level", self.log_output_level.is_some(), LOG),
             (
                 "--log_stacktrace_level",
                 self.log_stacktrace_level.is_some(),
-                log,
+                LOG,
             ),
-            ("--log_caller", self.log_caller.is_some(), log),
+            ("--log_caller", self.log_caller.is_some(), LOG),
             (
                 "--log_target",
                 !self.log_target.is_empty(),
@@ -114,10 +120,12 @@ impl IstiodFlags {
                 self.cni_namespace.is_some(),
                 "no plugin of the network's is installed or asked",
             ),
-            ("--vklog", self.vklog.is_some(), log),
+            ("--vklog", self.vklog.is_some(), LOG),
         ];
         let given = flags.into_iter().filter(|(_, given, _)| *given);
-        given.map(|(flag, _, instead)| (flag, instead)).collect()
+        let given = given.map(|(flag, _, instead)| (flag, instead));
+        let others = self.other_log_flags.iter();
+        given.chain(others.map(|flag| (&**flag, LOG))).collect()
     }
 }
 
@@ -138,7 +146,7 @@ mod tests {
         let given = |args: &[&str]| {
             let line = Line::parse_from([&["serve"], args].concat());
             let given = line.flags.given().into_iter();
-            given.map(|(flag, _)| flag).collect::<Vec<_>>()
+            given.map(|(flag, _)| flag.to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(given(&["--registries", "Kubernetes"]), [""; 0]);
         assert_eq!(
@@ -151,6 +159,8 @@ mod tests {
             ["--log_output_level", "--profile", "--vklog"]
         );
         assert_eq!(given(&["--registries=Kubernetes,Mock"]), ["--registries"]);
+        let rotate = "--log_rotate_max_age";
+        assert_eq!(given(&[&format!("--istiod-log-flag={rotate}")]), [rotate]);
         assert_eq!(given(&["--ctrlz_port=9876"]), [""; 0]);
     }
 

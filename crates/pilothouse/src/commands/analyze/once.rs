@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use analysis::code;
 use mesh::finding::code::LOCAL_ENDPOINT;
 use model::{Diagnostic, ObjectKey};
-use validate::report::code::LIMIT;
+use validate::report::codes::LIMIT;
 
 /// Codes of one cause, that which says more first: an analyzer names the field, and the translation what becomes of requests; an
 /// address on the machine of each proxy is one that no other machine can reach.
@@ -15,9 +15,13 @@ const SAME_CAUSE: [(&str, &str); 3] = [
     (LOCAL_ENDPOINT, LIMIT),
 ];
 
-/// The findings without those whose cause another one names: several analyzers may report the same, each in its words.
-pub(in crate::commands) fn once(found: impl Iterator<Item = Diagnostic>) -> Vec<Diagnostic> {
-    let found = distinct(found);
+/// The findings, each of them once: several analyzers may report the same, each in its words.
+pub(super) fn once(found: impl Iterator<Item = Diagnostic>) -> Vec<Diagnostic> {
+    by_cause(distinct(found))
+}
+
+/// The findings without those whose cause another one names.
+pub(in crate::commands) fn by_cause(found: Vec<Diagnostic>) -> Vec<Diagnostic> {
     let is_named = named_by_others(&found);
     let kept = found.into_iter().zip(is_named);
     kept.filter_map(|(found, is_named)| (!is_named).then_some(found))
