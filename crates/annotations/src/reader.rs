@@ -248,7 +248,7 @@ impl<'a> Reader<'a> {
             if !self.stated.contains_key(meant) {
                 self.closed.insert(meant);
                 let message = format!(
-                    "is not an annotation that is known, so requests for its paths get 503: did you mean {prefix}{meant}?"
+                    "is not a known annotation, so requests for its paths get 503: did you mean {prefix}{meant}?"
                 );
                 self.note_name(key.clone(), Severity::Error, &message);
             }
@@ -288,8 +288,8 @@ impl<'a> Reader<'a> {
         for (name, _) in self.options.iter() {
             let message = match spec::find_option(name) {
                 None => match spec::nearest_option(name) {
-                    Some(near) => format!("is not an option that is known: did you mean {near}?"),
-                    None => "is not an option that is known".to_owned(),
+                    Some(near) => format!("is not a known option: did you mean {near}?"),
+                    None => "is not a known option".to_owned(),
                 },
                 Some(spec) if spec.becomes == Becomes::Refused => refused(spec.how),
                 Some(_) => continue,
@@ -320,7 +320,7 @@ impl<'a> Reader<'a> {
                 }
             };
             return Some(format!(
-                "is not an annotation that is known: did you mean {prefix}{name}?"
+                "is not a known annotation: did you mean {prefix}{name}?"
             ));
         };
         if parts.off {
@@ -332,8 +332,8 @@ impl<'a> Reader<'a> {
                 (spec.both_prefixes || !parts.nginx) && !self.stated.contains_key(spec.name)
             };
             return Some(match spec::nearest(parts.name, fits) {
-                Some(near) => format!("is not an annotation that is known: did you mean {near}?"),
-                None => "is not an annotation that is known".to_owned(),
+                Some(near) => format!("is not a known annotation: did you mean {near}?"),
+                None => "is not a known annotation".to_owned(),
             });
         };
         if parts.nginx && !spec.both_prefixes {

@@ -62,17 +62,17 @@ fn is_local_at(host: &str, port: u16) -> bool {
         && (is_special_host(host) || is_answered(port) && host.parse::<IpAddr>().is_err())
 }
 
-/// What an address is, where it is left out: the end of a sentence. `own_port`: some port there is one of Envoy's or its agent's.
+/// What an address is, where it is left out. `own_port`: some port there is one of Envoy's or its agent's.
 fn fault(address: &str, own_port: bool) -> Option<&'static str> {
     if address.starts_with(UNIX_PREFIX) {
-        return Some("is a Unix socket of the machine of each proxy");
+        return Some("is a Unix socket on each proxy's own machine");
     }
     if is_special_host(address) && !address.is_empty() {
-        return Some("means the machine or the link of each proxy");
+        return Some("leads each proxy to its own machine or link");
     }
     let is_name = !address.is_empty() && address.parse::<IpAddr>().is_err();
     (own_port && is_name)
-        .then_some("may resolve to the machine of each proxy, whose Envoy listens on that port")
+        .then_some("may lead each proxy to its own machine, where Envoy listens on that port")
 }
 
 /// What of a ServiceEntry's endpoints is left out: the first, and how many there are.
@@ -140,12 +140,7 @@ fn first_of<'a, T: Kinded>(
     mut all: impl Iterator<Item = (&'a str, &'static str, String)>,
 ) -> Option<Diagnostic> {
     let (address, why, path) = all.next()?;
-    let mut message = sentence(address, why);
-    match all.count() {
-        0 => {}
-        1 => message.push_str(" (1 more is left out)"),
-        more => message.push_str(&format!(" ({more} more are left out)")),
-    }
+    let message = sentence(address, why, all.count());
     Some(about(object, code::LOCAL_ENDPOINT, Severity::Warning, message).at(path))
 }
 
@@ -160,13 +155,17 @@ pub fn of_workload(features: &Features, entry: &Object<WorkloadEntry>) -> Option
         entry,
         code::LOCAL_ENDPOINT,
         Severity::Warning,
-        sentence(address, why),
+        sentence(address, why, 0),
     );
     Some(told.at("spec.address"))
 }
 
-fn sentence(address: &str, why: &str) -> String {
+fn sentence(address: &str, why: &str, more: usize) -> String {
+    let left_out = match more {
+        0 => "so the endpoint is left out".to_owned(),
+        more => format!("so the endpoint is left out, as are {more} more"),
+    };
     format!(
-        "{address:?} {why}, so it is not an endpoint; PILOTHOUSE_LOCAL_ENDPOINTS can allow such endpoints for the namespace"
+        "{address:?} {why}, {left_out}: PILOTHOUSE_LOCAL_ENDPOINTS can allow that for the namespace"
     )
 }

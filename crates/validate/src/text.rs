@@ -158,7 +158,7 @@ pub fn port_name(text: &str) -> Check {
         return Ok(());
     }
     Err(format!(
-        "{text:?} is no name of a port: it needs letters, digits and dashes, and at most 63 of them"
+        "{text:?} is not a port name: it needs letters, digits and dashes, and at most 63 of them"
     ))
 }
 

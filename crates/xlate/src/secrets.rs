@@ -278,7 +278,7 @@ impl SecretsOf {
         for server in &merged.servers {
             for name in server.server.tls.as_ref().into_iter().flat_map(of_server) {
                 let why = match self.parse(&name) {
-                    None => "is no name of a credential".to_owned(),
+                    None => "is not the name of a credential".to_owned(),
                     Some(credential) if !may_read(identity, &credential, &verified) => {
                         "may not be read by the proxy, which belongs to another namespace"
                             .to_owned()

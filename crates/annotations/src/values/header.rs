@@ -27,14 +27,14 @@ const UNTOUCHABLE: [&str; 11] = [
 pub(crate) fn token(text: &str) -> Result<Arc<str>, Fault> {
     let valid = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if text.is_empty() || text.len() > LONGEST || !text.bytes().all(valid) {
-        return Err("has something that is no name of HTTP".into());
+        return Err("has something that is not a token of HTTP".into());
     }
     Ok(text.into())
 }
 
 /// The name of a header, in lower case.
 pub(crate) fn header(text: &str) -> Result<Arc<str>, Fault> {
-    let name = token(text).map_err(|_| "has something that is no name of a header")?;
+    let name = token(text).map_err(|_| "has something that is not a header name")?;
     Ok(name.to_ascii_lowercase().into())
 }
 

@@ -205,7 +205,7 @@ impl Merging<'_, '_, '_> {
             }
             if draft.excludes_queries {
                 let at = drafting.rules.annotated.path("rewrite-target");
-                let message = "has a query, so requests that have one as well get 503: nothing puts both together";
+                let message = "has a query, so requests that bring one of their own get 503: the two are not joined";
                 let found = warn(ingress, code::CLOSED, at, message);
                 if !findings.contains(&found) {
                     findings.push(found);

@@ -254,7 +254,7 @@ impl Https {
         };
         let Some(secret) = entry["tlsSecret"].as_str().and_then(|t| secret(t, home)) else {
             let message =
-                "is no name of a Secret, or a namespace and a name, so the entry is not used";
+                "is neither the name of a Secret nor a namespace and a name, so the entry is not used";
             self.fault(format!("{path}.tlsSecret"), message);
             return None;
         };

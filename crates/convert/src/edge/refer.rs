@@ -91,9 +91,9 @@ pub(crate) fn port(
         Some(BackendPort::Number(number)) => stated.find(|(_, stated)| stated == number),
     };
     let named = match port {
-        None => "a port".to_owned(),
-        Some(BackendPort::Name(name)) => format!("a port named {name:?}"),
-        Some(BackendPort::Number(number)) => format!("the port {number}"),
+        None => "port".to_owned(),
+        Some(BackendPort::Name(name)) => format!("port named {name:?}"),
+        Some(BackendPort::Number(number)) => format!("port {number}"),
     };
     let absent = || {
         let has: Vec<String> = ports
@@ -105,7 +105,7 @@ pub(crate) fn port(
             true => "none".to_owned(),
             false => has.join(", "),
         };
-        format!("the Service {service} has not {named} (it has {has})")
+        format!("the Service {service} has no {named} (it has {has})")
     };
     found.map(|(_, number)| *number).ok_or_else(absent)
 }

@@ -87,14 +87,17 @@ pub(crate) fn refused(route: HttpRoute) -> Option<String> {
         .0
         .iter()
         .find(|remark| remark.severity == model::Severity::Error)?;
-    Some(format!("it is not valid: {}", error.message))
+    Some(match error.message.starts_with("not ") {
+        true => format!("it is {}", error.message),
+        false => format!("it is not valid: {}", error.message),
+    })
 }
 
 /// What is wrong with the rewrite of a path: RE2 refuses groups that the expression does not have.
 fn substitution(route: &HttpRoute) -> Option<String> {
     let rewrite = route.rewrite.as_ref()?.uri_regex_rewrite.as_ref()?;
     if let Some(fault) = regex_fault(&rewrite.r#match) {
-        return Some(format!("its path is no regular expression: {fault}"));
+        return Some(format!("its path is {fault}"));
     }
     let groups = captures(&rewrite.r#match);
     let mut chars = rewrite.rewrite.chars();

@@ -65,7 +65,7 @@ pub(crate) async fn run(options: TokenOptions, out: &mut impl Write) -> anyhow::
         // They become parts of a path.
         let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'.';
         if name.is_empty() || !name.bytes().all(allowed) {
-            bail!("{name:?} is no name of a namespace or a service account");
+            bail!("{name:?} is not the name of a namespace or a service account");
         }
     }
     let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");

@@ -128,6 +128,6 @@ fn simulate_says_why_a_request_finds_no_endpoint() {
         assert_eq!(reasons.len(), 1, "{cluster}");
         let reason = reasons[0].as_str().unwrap();
         assert!(reason.contains(object), "{reason}");
-        assert!(reason.contains("so it is not an endpoint"), "{reason}");
+        assert!(reason.contains("so the endpoint is left out"), "{reason}");
     }
 }

@@ -23,7 +23,7 @@ pub(super) const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BadImage {
     /// The name is none.
-    #[error("{0:?} is no name of an image")]
+    #[error("{0:?} is not the name of an image")]
     Name(String),
     /// The manifest is none.
     #[error("its manifest is not one")]

@@ -20,7 +20,7 @@ fn one(network: &Network, at: &At<'_>, report: &mut Report) {
         match &endpoint.ne {
             Some(Ne::FromCidr(range)) => report.check(&at.field("fromCidr"), subnet(range)),
             Some(Ne::FromRegistry(name)) if !is_label(name) => {
-                let message = format!("{name:?} is no name of a registry");
+                let message = format!("{name:?} is not the name of a registry");
                 report.error(&at.field("fromRegistry"), message);
             }
             _ => {}

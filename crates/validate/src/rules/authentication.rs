@@ -77,7 +77,7 @@ fn jwt(rule: &JwtRule, at: &At<'_>, report: &mut Report) {
             report.error(&at.field("claim"), "the name of a claim is needed");
         }
         if claim.header.is_empty() || !claim.header.bytes().all(good) {
-            let message = format!("{:?} is no name of a header", claim.header);
+            let message = format!("{:?} is not a header name", claim.header);
             report.error(&at.field("header"), message);
         }
     }

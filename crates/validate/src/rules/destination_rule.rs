@@ -50,7 +50,7 @@ pub(super) fn subset_name(name: &str) -> Check {
     match name {
         "" => Err("a subset needs a name".to_owned()),
         _ if is_label(name) => Ok(()),
-        _ => Err(format!("{name:?} is no name of a subset")),
+        _ => Err(format!("{name:?} is not a subset name")),
     }
 }
 

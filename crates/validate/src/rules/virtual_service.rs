@@ -180,7 +180,7 @@ fn namespace_and_name(namespace: &str, name: &str, converted: bool) -> Check {
         return Err(format!("{namespace:?} is no namespace"));
     }
     if name.is_empty() || (!is_label(name) && !converted) {
-        return Err(format!("{name:?} is no name of a Gateway"));
+        return Err(format!("{name:?} is not the name of a Gateway"));
     }
     Ok(())
 }

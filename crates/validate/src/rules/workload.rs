@@ -114,7 +114,7 @@ fn probe(probe: &ReadinessProbe, at: &At<'_>, report: &mut Report) {
             for (at, header) in at.field("httpHeaders").each(&get.http_headers) {
                 let good = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
                 if header.name.is_empty() || !header.name.bytes().all(good) {
-                    let message = format!("{:?} is no name of a header", header.name);
+                    let message = format!("{:?} is not a header name", header.name);
                     report.error(&at.field("name"), message);
                 }
             }

@@ -37,7 +37,7 @@ pub fn header_name_to_match(name: &str) -> Check {
     match name {
         "" => Err(EMPTY.to_owned()),
         _ if is_claim(name) || PSEUDO.contains(&name) || is_token(name) => Ok(()),
-        _ => Err(format!("{name:?} is no name of a header")),
+        _ => Err(format!("{name:?} is not a header name")),
     }
 }
 

@@ -61,7 +61,7 @@ pub(super) const ROWS: &[(&str, &str, Row)] = &[
         "name",
         Has(Form(
             c::is_webhook_name,
-            "a webhook, which has three parts or more",
+            "the name of a webhook, which has three parts or more",
         )),
     ),
     ("Webhook", "sideEffects", Has(SOME)),

@@ -68,7 +68,7 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
         "spec: {ports: [{port: 80}, {port: 80, name: Web, protocol: HTTP, targetport: 1}], selctor: {a: b}, type: NodPort}",
         &[
             "! spec.ports[0].name: is needed where there are several ports",
-            "! spec.ports[1].name: \"Web\" is no name of a port",
+            "! spec.ports[1].name: \"Web\" is not a port name",
             "! spec.ports[1].protocol: expected one of TCP, UDP, SCTP, found \"HTTP\"",
             "~ spec.ports[1].targetport: unknown field `targetport`, which has no effect (did you mean `targetPort`?)",
             "~ spec.selctor: unknown field `selctor`, which has no effect (did you mean `selector`?)",
@@ -80,7 +80,7 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
         "Service",
         "spec: {type: ExternalName, externalName: a_b, clusterIP: 10.0.0.1, ports: [{port: 0, targetPort: '8080'}]}",
         &[
-            "! spec.externalName: \"a_b\" is no name of a host",
+            "! spec.externalName: \"a_b\" is not a host name",
             "! spec.clusterIP: has no meaning where the type is ExternalName",
             "! spec.ports[0].port: 0 is not between 1 and 65535",
             "! spec.ports[0].targetPort: \"8080\" is neither the number nor the name of a port (write the number without quotes)",
@@ -102,9 +102,9 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
         "Pod",
         "spec: {containers: [{name: A, ports: [{containerPort: 0, name: a_b}]}]}, status: {podIP: x}",
         &[
-            "! spec.containers[0].name: \"A\" is no name of a container",
+            "! spec.containers[0].name: \"A\" is not a container name",
             "! spec.containers[0].ports[0].containerPort: 0 is not between 1 and 65535",
-            "! spec.containers[0].ports[0].name: \"a_b\" is no name of a port",
+            "! spec.containers[0].ports[0].name: \"a_b\" is not a port name",
             "! status.podIP: \"x\" is no IP address",
         ],
     ),
@@ -130,7 +130,7 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
         "Ingress",
         "spec: {rules: [{host: 10.0.0.1, http: {paths: [{path: a, pathType: Prefix, backend: {serviceName: x, servicePort: 80}}, {path: //, pathType: Exact, backend: {service: {name: x, port: {}}}}]}}]}",
         &[
-            "! spec.rules[0].host: \"10.0.0.1\" is no name of a host",
+            "! spec.rules[0].host: \"10.0.0.1\" is not a host name",
             "! spec.rules[0].http.paths[0].path: \"a\" does not start with a slash",
             "! spec.rules[0].http.paths[0].backend: one of `service` and `resource` is needed (since networking.k8s.io/v1 it is written service: {name, port: {number}})",
             "~ spec.rules[0].http.paths[0].backend.serviceName: unknown field `serviceName`, which has no effect",
@@ -154,7 +154,7 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
         "ValidatingWebhookConfiguration",
         "webhooks: [{name: a, clientConfig: {url: 'http://a'}, sideEffects: None, admissionReviewVersions: [v1], timeoutSeconds: 60}]",
         &[
-            "! webhooks[0].name: \"a\" is no name of a webhook, which has three parts or more",
+            "! webhooks[0].name: \"a\" is not the name of a webhook, which has three parts or more",
             "! webhooks[0].clientConfig.url: \"http://a\" does not start with https://",
             "! webhooks[0].timeoutSeconds: 60 is not between 1 and 30",
         ],

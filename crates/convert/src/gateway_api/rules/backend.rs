@@ -147,7 +147,7 @@ impl Resolving<'_, '_, '_> {
     ) -> Result<Backend, RouteError> {
         if key.name.name.contains('.') {
             let message = format!(
-                "{:?} is no name of a Service: the name is needed, not the host",
+                "{:?} is not the name of a Service: the name is needed, not the host",
                 to.object.name
             );
             return Err(RouteError::new(reason::INVALID_DESTINATION, message));
@@ -207,7 +207,7 @@ impl Resolving<'_, '_, '_> {
         }
         if key.name.name.contains('.') {
             let message = format!(
-                "{:?} is no name of an InferencePool: the name is needed, not the host",
+                "{:?} is not the name of an InferencePool: the name is needed, not the host",
                 to.object.name
             );
             return Err(RouteError::new(reason::INVALID_DESTINATION, message));

@@ -47,7 +47,7 @@ pub(super) fn cors(policy: Option<&CorsPolicy>, at: &At<'_>, report: &mut Report
     for (field, names) in lists {
         for (at, name) in at.field(field).each(names) {
             if !is_token(name) {
-                report.error(&at, format!("{name:?} is no name of a header"));
+                report.error(&at, format!("{name:?} is not a header name"));
             }
         }
     }

@@ -441,13 +441,13 @@ pub(super) fn method(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
     if let Some(name) = service.filter(|n| !n.trim_start_matches('.').split('.').all(word)) {
         report.error(
             &at.field("service"),
-            format!("{name:?} is no name of a service"),
+            format!("{name:?} is not a service name"),
         );
     }
     if let Some(name) = method.filter(|name| !word(name)) {
         report.error(
             &at.field("method"),
-            format!("{name:?} is no name of a method"),
+            format!("{name:?} is not a method name"),
         );
     }
 }
@@ -504,7 +504,7 @@ pub(super) fn header_value(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
     let words = text.split([' ', '\t']);
     let good = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_graphic());
     if !text.is_empty() && !words.into_iter().all(good) {
-        report.error(at, format!("{text:?} is no value of a header"));
+        report.error(at, format!("{text:?} is not a header value"));
     }
 }
 

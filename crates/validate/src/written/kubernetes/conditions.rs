@@ -71,7 +71,7 @@ pub(super) fn service(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
     match text(value, "externalName") {
         None if external => report.error(&at_name, "the type ExternalName needs it"),
         Some(name) if external && !is_subdomain(name.trim_end_matches('.')) => {
-            report.error(&at_name, format!("{name:?} is no name of a host"));
+            report.error(&at_name, format!("{name:?} is not a host name"));
         }
         _ => {}
     }
@@ -174,7 +174,7 @@ fn address_fault(family: &str, address: &str) -> Option<&'static str> {
     let fits = match family {
         "IPv4" => matches!(ip, Ok(IpAddr::V4(_))),
         "IPv6" => matches!(ip, Ok(IpAddr::V6(_))),
-        "FQDN" => return (!is_subdomain(address)).then_some("is no name of a host"),
+        "FQDN" => return (!is_subdomain(address)).then_some("is not a host name"),
         _ => return None,
     };
     if ip.is_err() {

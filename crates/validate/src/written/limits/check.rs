@@ -70,11 +70,19 @@ impl Limit {
             }
             Form(is, name) => {
                 if let Some(text) = value.as_str().filter(|text| !is(text)) {
-                    report.error(at, format!("{text:?} is no name of {name}"));
+                    report.error(at, format!("{text:?} is not {}", described(name)));
                 }
             }
             Other(check) => check(value, at, report),
         }
+    }
+}
+
+/// What a text is not: `a host name` where it should name `a host`.
+fn described(form: &str) -> String {
+    match form.split_once(' ') {
+        Some(("a" | "an", thing)) if !thing.contains(' ') => format!("{form} name"),
+        _ => form.to_owned(),
     }
 }
 
@@ -144,7 +152,7 @@ pub(super) fn unix_socket(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
 pub(super) fn port_names(value: Raw<'_>, at: &At<'_>, report: &mut Report) {
     for (name, _) in value.all_entries().into_iter().flatten() {
         if !is_label(name) {
-            report.error(&at.field(name), format!("{name:?} is no name of a port"));
+            report.error(&at.field(name), format!("{name:?} is not a port name"));
         }
     }
 }
