@@ -48,10 +48,10 @@ fn destination_rules(cx: &Cx<'_, Snapshot>, report: &mut Report<'_>) {
         let Some(((oldest, first), others)) = rules.split_first() else {
             continue;
         };
-        let Some(winner) = cx
-            .get::<DestinationRule>(oldest)
-            .filter(|_| !others.is_empty())
-        else {
+        if others.is_empty() {
+            continue;
+        }
+        let Some(winner) = cx.get::<DestinationRule>(oldest) else {
             continue;
         };
         let oldest = known_as(&winner.meta);
