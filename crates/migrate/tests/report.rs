@@ -224,3 +224,17 @@ fn what_answers_503_because_it_says_so_refuses_nothing() {
     assert_eq!(closed("configuration-snippet: return 503;"), 0);
     assert_eq!(closed("enable-modsecurity: 'true'"), 1);
 }
+
+#[test]
+fn ranges_of_addresses_are_counted_as_people_do() {
+    let does = |ranges: &str| {
+        let spec = "{ingressClassName: nginx, rules: [{host: a.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}";
+        let annotation = format!("nginx.ingress.kubernetes.io/whitelist-source-range: {ranges}");
+        let report = report(&ingress("web", &[annotation], spec));
+        report.ingresses[0].routes[0].does.join("; ")
+    };
+    let one = does("10.0.0.0/8");
+    assert!(one.contains("only from 1 range of addresses"), "{one}");
+    let two = does("10.0.0.0/8,192.0.2.0/24");
+    assert!(two.contains("only from 2 ranges of addresses"), "{two}");
+}

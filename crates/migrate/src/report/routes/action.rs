@@ -1,5 +1,7 @@
 //! What a route does with requests, in a few words each.
 
+use std::collections::BTreeSet;
+
 use model::edge::{EdgeRoute, RateLimit, Rpc, Transport};
 use proto_istio::networking::headers::HeaderOperations;
 use proto_istio::networking::http_redirect::RedirectPort;
@@ -54,15 +56,21 @@ pub(super) fn of(http: &HttpRoute, edge: Option<&EdgeRoute>, domain: &str) -> Ve
     does
 }
 
+/// How many ranges of addresses there are.
+fn ranges<T>(of: &BTreeSet<T>) -> String {
+    match of.len() {
+        1 => "1 range of addresses".to_owned(),
+        many => format!("{many} ranges of addresses"),
+    }
+}
+
 fn of_edge(edge: &EdgeRoute, domain: &str, does: &mut Vec<String>) {
     if let Some(addresses) = &edge.addresses {
         if !addresses.allowed.is_empty() {
-            let many = addresses.allowed.len();
-            does.push(format!("only from {many} ranges of addresses"));
+            does.push(format!("only from {}", ranges(&addresses.allowed)));
         }
         if !addresses.denied.is_empty() {
-            let many = addresses.denied.len();
-            does.push(format!("not from {many} ranges of addresses"));
+            does.push(format!("not from {}", ranges(&addresses.denied)));
         }
     }
     if edge.users.is_some() {
