@@ -253,8 +253,7 @@ impl Https {
             }
         };
         let Some(secret) = entry["tlsSecret"].as_str().and_then(|t| secret(t, home)) else {
-            let message =
-                "is neither the name of a Secret nor a namespace and a name, so the entry is not used";
+            let message = "is neither the name of a Secret nor a namespace and a name, so the entry is not used";
             self.fault(format!("{path}.tlsSecret"), message);
             return None;
         };

@@ -391,5 +391,8 @@ spec:
     assert_eq!(found(""), []);
     let path = "spec.trafficPolicy.loadBalancer.consistentHash.ringHash.minimumRingSize";
     let why = "service a.example: tables have 49932 entries in place of 131072, as there is one for each of 42 clusters";
-    assert_eq!(found(&subsets.join(", ")), [(path.to_owned(), why.to_owned())]);
+    assert_eq!(
+        found(&subsets.join(", ")),
+        [(path.to_owned(), why.to_owned())]
+    );
 }
