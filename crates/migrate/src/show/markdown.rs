@@ -16,10 +16,7 @@ pub(super) fn write(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     )?;
     if summary.closed > 0 {
         let closed = counted(summary.closed, "Ingress refuses", "Ingresses refuse");
-        writeln!(
-            out,
-            "**{closed} every request.**"
-        )?;
+        writeln!(out, "**{closed} every request.**")?;
     }
     writeln!(out, "\n| | Ingresses | annotations |\n|---|---|---|")?;
     let [same, different, unsupported] = summary.annotations;
