@@ -117,7 +117,7 @@ pub enum Refusal {
     WrongTls,
     /// A certificate of the mesh is wanted from the client or by it.
     WrongCertificate,
-    /// The proxy has not the certificate that it is to show, or not the roots that it is to judge the client's by.
+    /// The proxy lacks the certificate that it presents, or the roots that it verifies the client against.
     NoCertificate,
     /// HTTP is wanted.
     NoHttp,
@@ -140,7 +140,7 @@ impl std::fmt::Display for Refusal {
                 "one side wants a certificate of the other that it does not have"
             }
             Self::NoCertificate => {
-                "the proxy has not the certificate or the roots that it needs: the connection is closed"
+                "the proxy lacks the certificate or the roots that it needs: it closes the connection"
             }
             Self::NoHttp => "HTTP in plain text is wanted here, and something else is spoken",
             Self::NoVirtualHost => "no virtual host has this authority: 404",

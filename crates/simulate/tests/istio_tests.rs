@@ -81,6 +81,8 @@ fn error(refusal: Refusal) -> &'static str {
         Refusal::SeveralFilterChains => "multiple filter chains matched",
         Refusal::WrongTls => "invalid TLS",
         Refusal::WrongCertificate => "invalid mTLS",
+        // Istio's simulation does not look at secrets.
+        Refusal::NoCertificate => "no certificate",
         Refusal::NoHttp => "protocol error",
         Refusal::NoVirtualHost => "no virtual host matched",
         Refusal::TlsRequired => "tls required, sending 301",

@@ -169,7 +169,7 @@ spec:
         let parsed = validate::parse(INGRESSES, &Path::new("in.yaml").into(), Validation::Warn);
         let world = World::load(parsed.objects().cloned().collect(), &Wanted::default());
         let resources = resources(&world).unwrap();
-        let closed = "no connection: the proxy has not the certificate or the roots that it needs: the connection is closed";
+        let closed = "no connection: the proxy lacks the certificate or the roots that it needs: it closes the connection";
         let [first, second] = ["308 to https://c.com/api/x", "308 to https://c.com/x"];
         for (request, nginx, here) in [
             (
