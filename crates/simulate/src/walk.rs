@@ -517,15 +517,13 @@ mod tests {
             port_specifier: Some(PortSpecifier::PortValue(8080)),
             ..SocketAddress::default()
         };
-        let resources = Resources {
-            listeners: vec![Listener {
-                address: Some(Address {
-                    address: Some(Form::SocketAddress(socket)),
-                }),
-                ..Listener::default()
-            }],
-            ..Resources::default()
-        };
+        let mut resources = Resources::default();
+        resources.listeners.push(Listener {
+            address: Some(Address {
+                address: Some(Form::SocketAddress(socket)),
+            }),
+            ..Listener::default()
+        });
         let walk = super::walk(&resources, &Call::default());
         assert_eq!(walk.end, End::Refused(Refusal::NoListener));
         assert_eq!(walk.tried, ["listener at 127.0.0.1 port 8080"]);

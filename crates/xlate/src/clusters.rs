@@ -71,7 +71,7 @@ pub(crate) use fixed::allow_any_dns_cache;
 pub(crate) use hbone::CONNECT_ORIGINATE;
 pub(crate) use load_balancer::apply_hash;
 pub(crate) use outbound::{
-    ServiceClusters, carries_endpoints, carries_sessions, clusters_of, extent, is_dynamic, kept,
+    ServiceClusters, carries_endpoints, carries_sessions, cluster_count, extent, is_dynamic, kept,
     key_of, lets_pass, uses_eds,
 };
 

@@ -134,7 +134,7 @@ pub(crate) fn extent(
 }
 
 /// How many clusters a service has under a rule: one for each port, and for each subset of it.
-pub(crate) fn clusters_of(service: &Service, rule: Option<&MergedDestinationRule>) -> usize {
+pub(crate) fn cluster_count(service: &Service, rule: Option<&MergedDestinationRule>) -> usize {
     let subsets = rule.map_or(0, |rule| rule.spec().subsets.len());
     limits::product([service.cluster_ports().len(), subsets + 1])
 }
@@ -441,7 +441,7 @@ impl<'a> Builder<'a> {
             traffic_policy::apply_outlier_detection(draft, settings, service, outlier);
         }
         let client = self.key.endpoints.as_deref();
-        let most_hashed = hash_table::most(clusters_of(service, self.rule));
+        let most_hashed = hash_table::most(cluster_count(service, self.rule));
         let of = (service, variant.port.protocol, most_hashed);
         load_balancer::apply(draft, settings, of, policy.load_balancer, client);
         if !self.key.sni {

@@ -375,7 +375,7 @@ fn smaller_tables(
         let services = cx.query(&OfHost(host.clone()));
         let smaller = services.iter().find_map(|service| {
             let merged = destination_rule::of_namespace(cx, rule.namespace(), &service.host);
-            let clusters = clusters::clusters_of(service, merged.as_deref());
+            let clusters = clusters::cluster_count(service, merged.as_deref());
             let served = wanted.at_most(hash_table::most(clusters));
             (served != wanted).then_some((service, clusters, served))
         });
