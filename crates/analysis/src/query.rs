@@ -120,17 +120,19 @@ impl Query<Snapshot> for OfBucket {
     type Value = Vec<Arc<Vec<Finding>>>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
-        names_of(cx, self.kind, &self.namespace)
-            .into_iter()
+        let names = names_of(cx, self.kind, &self.namespace).into_iter();
+        let analyzed = names
             .filter(|name| self.kind != Kind::Namespace || !of_kubernetes(&name.name))
             .map(|name| {
                 cx.query(&OfObject {
                     kind: self.kind,
                     name,
                 })
-            })
-            .filter(|of| !of.is_empty())
-            .collect()
+            });
+        let mut found = Vec::new();
+        // Collecting would keep the memory of the names.
+        found.extend(analyzed.filter(|of| !of.is_empty()));
+        found
     }
 }
 

@@ -118,6 +118,8 @@ pub(crate) struct HttpRules {
     pub refused: Vec<(usize, Refused)>,
     /// How many rules there are.
     pub count: usize,
+    /// How many of them serve nothing because of such values.
+    pub dropped: usize,
     /// Why nothing is made of the route, where that would be too much.
     pub excess: Option<Diagnostic>,
 }
@@ -162,14 +164,9 @@ impl HttpRules {
     pub(crate) fn unsupported(&self) -> Option<RouteError> {
         let shown = self.refused.iter().take(SHOWN);
         let shown =
-            shown.map(|(at, refused)| format!("rules[{at}].{} {}", refused.at, refused.why));
+            shown.map(|(at, refused)| format!("rules[{at}].{}: {}", refused.at, refused.why));
         let what = shown.reduce(|all, next| format!("{all}; {next}"))?;
-        let whole = self
-            .refused
-            .iter()
-            .filter(|(_, refused)| refused.is_of_rule());
-        let whole: BTreeSet<usize> = whole.map(|(at, _)| *at).collect();
-        Some(match whole.len() == self.count {
+        Some(match self.dropped == self.count {
             true => RouteError::refusal(what),
             // So it begins, as the API wants it.
             false => RouteError::new(
@@ -192,7 +189,9 @@ impl HttpRulesOf {
         let mut made = HttpRules::default();
         let mut budget = Budget::of(&self.route);
         for (index, rule) in rules.enumerate() {
-            let refused = refused::of_rule(&rule).into_iter();
+            let refused = refused::of_rule(&rule);
+            made.dropped += usize::from(refused::drops(&refused, rule.matches.len()));
+            let refused = refused.into_iter();
             made.refused.extend(refused.map(|refused| (index, refused)));
             made.count += 1;
             if let Err(error) = self.rule(read, (index, &rule), &mut budget, &mut made) {

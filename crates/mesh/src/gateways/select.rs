@@ -178,32 +178,15 @@ impl Selected {
     }
 
     /// Whether a server of another namespace is not what a port of the proxy is for, as the Services of the proxy's namespace say by
-    /// the protocol of the port, or else its number: it takes the place of no server that is.
+    /// the protocol of the port: it takes the place of no server that is.
     pub(super) fn yields(&self, key: &GatewayKey, server: &Server, port: u16) -> bool {
-        if self.home != Home::Foreign {
-            return false;
-        }
-        let own = key.instances.iter();
-        let own = own.filter(|i| i.target_port == port && i.namespace == key.namespace);
-        let mut said = own
-            .map(|instance| match instance.protocol {
-                Protocol::Unsupported => usual(instance.port),
-                said => said,
+        let mut instances = key.instances.iter();
+        self.home == Home::Foreign
+            && instances.any(|instance| {
+                instance.target_port == port
+                    && instance.namespace == key.namespace
+                    && !speaks(instance.protocol, server)
             })
-            .peekable();
-        match said.peek().is_some() {
-            true => said.any(|protocol| !speaks(protocol, server)),
-            false => !speaks(usual(port), server),
-        }
-    }
-}
-
-/// What a port is for of which nothing else is said: those of the web are.
-fn usual(port: u16) -> Protocol {
-    match port {
-        80 => Protocol::Http,
-        443 => Protocol::Https,
-        _ => Protocol::Unsupported,
     }
 }
 

@@ -62,6 +62,7 @@ pub(super) fn add(
             accepted["status"] = "False".into();
             accepted["reason"] = UNSUPPORTED_VALUE.into();
             accepted["message"] = message.as_str().into();
+            conditions.retain(|condition| condition["type"] != "PartiallyInvalid");
             continue;
         }
         let partly = json!({
@@ -71,6 +72,13 @@ pub(super) fn add(
             "reason": UNSUPPORTED_VALUE,
             "message": format!("Dropped Rule: {message}"),
         });
+        // Where the values of the route alone tell, its status says which.
+        if conditions
+            .iter()
+            .any(|condition| condition["type"] == "PartiallyInvalid")
+        {
+            continue;
+        }
         conditions.push(partly);
         conditions.sort_by(|a, b| a["type"].as_str().cmp(&b["type"].as_str()));
     }

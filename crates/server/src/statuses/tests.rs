@@ -278,7 +278,7 @@ async fn what_envoy_would_refuse_of_a_route_is_said_in_its_status() {
         if let Some(message) = found.2 {
             let place = rules.len() - 1;
             let start =
-                format!("Dropped Rule: spec.rules[{place}]: requests for the route get 503");
+                format!("Dropped Rule: rules[{place}].matches[0].path.value: not a regular");
             assert!(message.starts_with(&start), "{message}");
         }
     }

@@ -3,6 +3,8 @@
 //!
 //! They are judged by the functions by which those of VirtualServices are.
 
+use std::collections::BTreeSet;
+
 use model::AnyObject;
 use proto_istio::networking::string_match::MatchType;
 use proto_istio::networking::{HttpMatchRequest, StringMatch};
@@ -20,11 +22,18 @@ pub(crate) struct Refused {
     pub why: String,
 }
 
-impl Refused {
-    /// Whether nothing of its rule is served, and not one match alone.
-    pub(crate) fn is_of_rule(&self) -> bool {
-        !self.at.starts_with("matches[")
-    }
+/// The index of the match that a place of a rule is within; `None` where it is about the whole rule.
+fn match_of(at: &str) -> Option<&str> {
+    at.strip_prefix("matches[")?.split(']').next()
+}
+
+/// Whether nothing of a rule with so many matches is served, because of these values.
+pub(super) fn drops(refused: &[Refused], matches: usize) -> bool {
+    let of_rule = refused
+        .iter()
+        .any(|refused| match_of(&refused.at).is_none());
+    let places: BTreeSet<&str> = refused.iter().filter_map(|r| match_of(&r.at)).collect();
+    of_rule || (matches > 0 && places.len() == matches)
 }
 
 /// The places of the values of an HTTPRoute or GRPCRoute that Envoy refuses, with the reasons.

@@ -129,9 +129,9 @@ fn values_that_envoy_refuses_are_told_of_in_the_status() {
     for (rule, field) in [
         (
             &rewriting,
-            "filters[0].urlRewrite.path.replaceFullPath has a line break",
+            "filters[0].urlRewrite.path.replaceFullPath: has a line break",
         ),
-        (&pausing, "retry.backoff must be at least 1ms"),
+        (&pausing, "retry.backoff: must be at least 1ms"),
         (&matching, "matches[0].path.value"),
     ] {
         let (refused, partly) = told(json!([fine, rule]));

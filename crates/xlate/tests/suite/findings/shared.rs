@@ -82,43 +82,19 @@ fn the_namespace_of_a_gateway_has_its_ports_whatever_the_age_of_others() {
 
 #[test]
 fn among_others_the_older_has_a_port_and_who_has_no_date_is_the_youngest() {
-    // A port whose number says nothing.
-    let at = |server: &str| server.replace("number: 80", "number: 9000");
     for (evil, is_taken) in [("2010", true), ("2030", false), ("", false)] {
-        let (http, tcp) = (at(HTTP), at(TCP));
-        let case = case(&[gateway("bank", "2020", &http), gateway("evil", evil, &tcp)].concat());
-        assert_eq!(reads_requests(&case, "0.0.0.0_9000"), !is_taken, "{evil:?}");
+        let case = case(&[gateway("bank", "2020", HTTP), gateway("evil", evil, TCP)].concat());
+        assert_eq!(reads_requests(&case, "0.0.0.0_80"), !is_taken, "{evil:?}");
         let loser = refused(&case).concat();
         let wanted = match is_taken {
             true => {
-                "Gateway bank/web spec.servers[0]: the server is not served on port 9000: Gateway evil/web serves TCP there"
+                "Gateway bank/web spec.servers[0]: the server is not served on port 80: Gateway evil/web serves TCP there"
             }
             false => {
-                "Gateway evil/web spec.servers[0]: the server is not served on port 9000: Gateway bank/web serves HTTP there"
+                "Gateway evil/web spec.servers[0]: the server is not served on port 80: Gateway bank/web serves HTTP there"
             }
         };
         assert!(loser.starts_with(wanted), "{evil:?}: {loser}");
-    }
-}
-
-#[test]
-fn among_others_the_ports_of_the_web_are_for_http_and_tls_whatever_the_age() {
-    let tls = "{port: {number: 443, name: https, protocol: HTTPS}, hosts: [a.example.com], tls: {mode: SIMPLE, credentialName: web}}";
-    let at_443 = |server: &str| server.replace("number: 80", "number: 443");
-    let (tcp_443, http_443) = (at_443(TCP), at_443(HTTP));
-    for (older, younger) in [(TCP, HTTP), (&*tcp_443, tls), (&*http_443, tls)] {
-        let case = case(
-            &[
-                gateway("evil", "2010", older),
-                gateway("bank", "2020", younger),
-            ]
-            .concat(),
-        );
-        let refused = refused(&case);
-        let [loser] = refused.as_slice() else {
-            panic!("{older}: {refused:?}");
-        };
-        assert!(loser.starts_with("Gateway evil/web "), "{loser}");
     }
 }
 
@@ -153,8 +129,8 @@ fn among_others_what_the_service_of_the_gateway_says_counts_before_age() {
         ("http2", ("evil", TCP), ("bank", HTTP), true),
         ("tcp-db", ("evil", HTTP), ("bank", TCP), false),
         ("http2", ("bank", HTTP), ("evil", TCP), true),
-        // Where the Service says nothing, the number does.
-        ("web", ("evil", TCP), ("bank", HTTP), true),
+        // Of a port that says nothing the older is.
+        ("web", ("evil", TCP), ("bank", HTTP), false),
     ] {
         let yaml = [
             service(port),
