@@ -6,6 +6,7 @@ mod author;
 mod below;
 mod bind;
 mod charge;
+mod held;
 mod home;
 mod merge;
 mod owned;

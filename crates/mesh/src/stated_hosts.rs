@@ -36,6 +36,8 @@ pub(crate) struct HostsOf(pub(crate) ObjectName);
 #[derive(PartialEq, Debug, Default)]
 pub(crate) struct StatedHosts {
     by_host: BTreeMap<String, usize>,
+    /// The wildcards among them, by what follows the `*`.
+    by_end: BTreeMap<String, usize>,
     servers: usize,
 }
 
@@ -48,7 +50,7 @@ impl Query<Snapshot> for HostsOf {
             stated.servers = gateway.spec.servers.len();
             for host in gateway.spec.servers.iter().flat_map(|s| &s.hosts) {
                 let (_, host) = stated_for(host);
-                *stated.by_host.entry(host.to_owned()).or_default() += 1;
+                stated.take(host, 1);
             }
         }
         stated.into()
@@ -56,6 +58,14 @@ impl Query<Snapshot> for HostsOf {
 }
 
 impl StatedHosts {
+    /// Takes in a host that so many servers state.
+    fn take(&mut self, host: &str, servers: usize) {
+        *self.by_host.entry(host.to_owned()).or_default() += servers;
+        if let Some(end) = host.strip_prefix('*') {
+            *self.by_end.entry(end.to_owned()).or_default() += servers;
+        }
+    }
+
     /// How many servers have the routes of a rule for these hosts, at most.
     pub(crate) fn serving(&self, hosts: &[String]) -> usize {
         let of = |host: &String| match host.strip_prefix('*') {
@@ -69,15 +79,16 @@ impl StatedHosts {
 
     /// Servers that state a host, or a wildcard above it.
     fn stating(&self, host: &str) -> usize {
-        let stated = |host: &str| self.by_host.get(host).copied().unwrap_or(0);
-        let dots = host.match_indices('.').filter(|(at, _)| *at > 0);
-        let above = dots.map(|(at, _)| stated(&format!("*{}", &host[at..])));
-        let above: usize = above.filter(|_| !host.starts_with('*')).sum();
-        let rest = host.strip_prefix("*.").unwrap_or_default();
-        let dots = rest.match_indices('.');
-        let wider = dots.map(|(at, _)| stated(&format!("*{}", &rest[at..])));
-        let wider: usize = wider.sum();
-        stated(host) + above + wider + stated(ANY_HOST)
+        let (name, least) = match host.strip_prefix("*.") {
+            Some(below) => (below, 0),
+            None if host.starts_with('*') => ("", 0),
+            None => (host, 1),
+        };
+        let dots = name.match_indices('.').filter(|(at, _)| *at >= least);
+        let wider = dots.filter_map(|(at, _)| self.by_end.get(name.get(at..)?));
+        let this = self.by_host.get(host);
+        let any = self.by_host.get(ANY_HOST);
+        this.into_iter().chain(wider).chain(any).sum()
     }
 
     /// Servers that state a host below a wildcard.
@@ -98,9 +109,13 @@ mod tests {
 
     #[test]
     fn servers_are_counted_whose_hosts_overlap() {
-        let stated = |hosts: &[(&str, usize)]| StatedHosts {
-            by_host: hosts.iter().map(|(h, n)| ((*h).to_owned(), *n)).collect(),
-            servers: hosts.iter().map(|(_, n)| n).sum(),
+        let stated = |hosts: &[(&str, usize)]| {
+            let mut stated = StatedHosts::default();
+            for (host, servers) in hosts {
+                stated.take(host, *servers);
+                stated.servers += servers;
+            }
+            stated
         };
         let gateway = stated(&[
             ("a.shop.test", 2),
@@ -115,6 +130,9 @@ mod tests {
             (vec!["*.shop.test"], 7),
             (vec!["*.test"], 7),
             (vec!["*.x.shop.test"], 4),
+            (vec!["x.y.shop.test"], 4),
+            (vec!["*x.shop.test"], 1),
+            (vec![".shop.test"], 1),
             (vec!["*"], 7),
             (vec!["a.shop.test", "b.shop.test"], 7),
         ] {

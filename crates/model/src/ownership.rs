@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use crate::age::Age;
-use crate::kinds::kube::ANY_HOST;
 use crate::names::Namespace;
 use crate::object::{ObjectKey, ObjectName};
 
@@ -81,22 +80,27 @@ pub fn why_first(first: (Age, &ObjectName), later: (Age, &ObjectName)) -> &'stat
     }
 }
 
+/// The wildcards that a host is below, of those that own what is below them, without their `*.`: the longest first.
+///
+/// They are parts of the host, so whoever has claims by these ends asks for a host without making a text of each.
+pub fn ends_above(host: &str) -> impl Iterator<Item = &str> {
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    // Counted from the end: what stands before the last labels costs nothing but its bytes.
+    let deepest = name.rmatch_indices('.').nth(DEPTH - 1);
+    let dot = deepest.map(|(at, _)| at).or_else(|| name.find('.'));
+    let first = dot.and_then(|dot| name.get(dot + 1..));
+    std::iter::successors(first, |end| Some(end.split_once('.')?.1))
+}
+
 /// The next wildcard that a host is below, of those that own what is below them.
 pub fn above(host: &str) -> Option<Arc<str>> {
-    if host == ANY_HOST {
-        return None;
-    }
-    let name = host.strip_prefix("*.").unwrap_or(host);
-    let (_, mut rest) = name.split_once('.')?;
-    while rest.split('.').count() > DEPTH {
-        (_, rest) = rest.split_once('.')?;
-    }
-    Some(format!("*.{rest}").into())
+    let end = ends_above(host).next()?;
+    Some(format!("*.{end}").into())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::above;
+    use super::{above, ends_above};
 
     #[test]
     fn hosts_are_below_wildcards() {
@@ -113,5 +117,35 @@ mod tests {
         for (host, wanted) in table {
             assert_eq!(above(host).as_deref(), wanted, "{host}");
         }
+    }
+
+    #[test]
+    fn ends_are_those_of_each_wildcard_above_the_next() {
+        for host in [
+            "*",
+            "localhost",
+            "*.a.example.com",
+            "a..example.com",
+            ".com",
+            "a.*.b.com",
+            "*a.b.com",
+            "1.2.3.4.5.6.7.8.9.a",
+            "*.1.2.3.4.5.6.7.8.9.a",
+        ] {
+            let wildcards = std::iter::successors(above(host), |wildcard| above(wildcard));
+            let wildcards: Vec<String> = wildcards.map(|wildcard| wildcard.to_string()).collect();
+            let ends: Vec<String> = ends_above(host).map(|end| format!("*.{end}")).collect();
+            assert_eq!(ends, wildcards, "{host}");
+        }
+    }
+
+    /// With labels that are counted anew for each that is taken off, this takes more than an hour.
+    #[test]
+    fn a_host_of_many_labels_costs_its_bytes() {
+        let host = format!("{}example.com", "a.".repeat(1 << 20));
+        let ends: Vec<&str> = ends_above(&host).collect();
+        assert_eq!(ends.len(), 8);
+        assert_eq!(ends.first(), Some(&"a.a.a.a.a.a.example.com"));
+        assert_eq!(ends.last(), Some(&"com"));
     }
 }

@@ -10,24 +10,24 @@ use model::diagnostic::Diagnostic;
 use model::host::canonical;
 use model::kinds::istio::Gateway;
 use model::names::Namespace;
-use model::ownership::{Claim, above};
+use model::ownership::{Claim, ends_above};
 use store::{Reads, Snapshot};
 
 use super::author::Author;
-use super::owned::{Held, claim_of, given_to, hold, keeps_out, not_redirected, routed};
+use super::held::{Held, keep};
+use super::owned::{claim_of, given_to, keeps_out, not_redirected, routed};
 use super::{GatewayKey, GatewayServer};
 use crate::stated_hosts::stated_for;
 use crate::virtual_service::VirtualServicesFor;
 
-/// What a route configuration has for some hosts, and for the wildcards above them.
+/// What a route configuration has for some hosts, and for wildcards.
 #[derive(Debug)]
 pub(super) struct Below {
     /// Who has routes for each of the hosts.
     hosts: BTreeMap<Arc<str>, Routed>,
-    /// The wildcards above them.
-    above: BTreeSet<Arc<str>>,
-    /// Who answers requests for these: by namespace, then by wildcard.
-    answered: BTreeMap<Namespace, BTreeMap<Arc<str>, Held>>,
+    /// Who answers requests for wildcards: by what follows the `*.`, then by namespace. Only what somebody has is kept, and found by
+    /// the ends of a host.
+    answered: BTreeMap<Arc<str>, BTreeMap<Namespace, Held>>,
 }
 
 /// Who has routes for a host, by namespace.
@@ -83,7 +83,6 @@ impl Below {
         hosts: BTreeSet<Arc<str>>,
     ) -> Self {
         let mut below = Self {
-            above: hosts.iter().flat_map(|host| wildcards(host)).collect(),
             hosts: hosts
                 .into_iter()
                 .map(|host| (host, Routed::default()))
@@ -108,10 +107,7 @@ impl Below {
         let created = author.created(cx, gateway.meta.created);
         for host in &server.server.hosts {
             let (namespaces, claim) = claim_of(&author, created, host);
-            if self.above.contains(&claim.host) {
-                let held = self.answered.entry(author.namespace().clone());
-                hold(held.or_default(), &claim, given_to(&namespaces));
-            }
+            self.answers(&claim, given_to(&namespaces));
         }
     }
 
@@ -132,11 +128,16 @@ impl Below {
                 if let Some(known) = self.hosts.get_mut(&claim.host) {
                     known.take(&claim, &server.gateway_name);
                 }
-                if self.above.contains(&claim.host) {
-                    let held = self.answered.entry(author.namespace().clone());
-                    hold(held.or_default(), &claim, None);
-                }
+                self.answers(&claim, None);
             }
+        }
+    }
+
+    /// Takes in a claim, if it is one to a wildcard.
+    fn answers(&mut self, claim: &Claim, given: Option<&str>) {
+        if let Some(end) = claim.host.strip_prefix("*.") {
+            let by_namespace = self.answered.entry(end.into()).or_default();
+            keep(by_namespace.entry(claim.namespace().clone()), claim, given);
         }
     }
 
@@ -167,10 +168,15 @@ impl Below {
         if known.is_some_and(|known| known.serves(namespace, &server.gateway_name)) {
             return None;
         }
-        for wildcard in wildcards(&host) {
-            let mut held = self.answered.values().filter_map(|by| by.get(&wildcard));
+        for end in ends_above(&host) {
+            let held = self.answered.get(end).into_iter();
+            let mut held = held.flat_map(BTreeMap::values);
             if let Some(held) = held.find(|held| keeps_out(cx, held, &author)) {
-                let object = &held.claim.object;
+                let Claim {
+                    object,
+                    host: wildcard,
+                    ..
+                } = &held.claim;
                 let why = format!(
                     "{object} has {wildcard:?} on that port, and {namespace} has no routes for {host:?} there"
                 );
@@ -179,9 +185,4 @@ impl Below {
         }
         None
     }
-}
-
-/// The wildcards that a host is below, the longest first.
-fn wildcards(host: &str) -> impl Iterator<Item = Arc<str>> + use<> {
-    std::iter::successors(above(host), |wildcard| above(wildcard))
 }

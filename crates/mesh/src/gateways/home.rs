@@ -1,9 +1,6 @@
 //! What the namespace of a gateway proxy, and the root namespace, serve at the proxy: there they come before other namespaces, whatever
 //! their age.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use incr::Cx;
 use model::diagnostic::Diagnostic;
 use model::host::canonical;
@@ -12,7 +9,8 @@ use model::ownership::Claim;
 use store::{Reads, Snapshot};
 
 use super::author::Author;
-use super::owned::{Held, OwnersAt, claim_of, given_to, hold, keeps_out, not_redirected, routed};
+use super::held::ByHost;
+use super::owned::{OwnersAt, claim_of, given_to, keeps_out, not_redirected, routed};
 use super::select::Home;
 use super::{GatewayKey, GatewayServer};
 use crate::stated_hosts::stated_for;
@@ -23,9 +21,9 @@ use crate::virtual_service::VirtualServicesFor;
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct ServedAtHome {
     /// Those of the namespace of the proxy.
-    own: BTreeMap<Arc<str>, Held>,
+    own: ByHost,
     /// Those of the root namespace.
-    root: BTreeMap<Arc<str>, Held>,
+    root: ByHost,
 }
 
 impl ServedAtHome {
@@ -43,7 +41,7 @@ impl ServedAtHome {
             };
             for host in &server.server.hosts {
                 let (namespaces, claim) = claim_of(&author, created, host);
-                hold(held, &claim, given_to(&namespaces));
+                held.hold(&claim, given_to(&namespaces));
             }
             if server.server.hosts.iter().any(|host| host.contains('*')) {
                 served.routes(cx, key, server);
@@ -71,12 +69,12 @@ impl ServedAtHome {
                     created,
                     host: canonical(host).into(),
                 };
-                hold(held, &claim, None);
+                held.hold(&claim, None);
             }
         }
     }
 
-    fn of_home(&mut self, home: Home) -> Option<&mut BTreeMap<Arc<str>, Held>> {
+    fn of_home(&mut self, home: Home) -> Option<&mut ByHost> {
         match home {
             Home::Own => Some(&mut self.own),
             Home::Root => Some(&mut self.root),
@@ -97,9 +95,9 @@ impl ServedAtHome {
         let host = canonical(stated_for(host).1);
         let own = self
             .own
-            .get(&*host)
+            .get(&host)
             .map(|held| (held, "the namespace of the proxy"));
-        let held = own.or_else(|| Some((self.root.get(&*host)?, "the root namespace")));
+        let held = own.or_else(|| Some((self.root.get(&host)?, "the root namespace")));
         let (held, whose) = held.filter(|(held, _)| keeps_out(cx, held, &author))?;
         let object = &held.claim.object;
         let why = format!("{object} serves {host:?} on that port, and {whose} comes before others");

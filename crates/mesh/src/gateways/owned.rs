@@ -10,8 +10,6 @@
 //! `*` belongs to somebody too, but no host is below it. The root namespace is the operator's, and may say anything. What is
 //! made from the Gateway API claims hosts but is not asked: its listeners say who may attach.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::{Cx, KeyedSet, Query};
@@ -21,13 +19,13 @@ use model::host::canonical;
 use model::kinds::gateway_api::ReferenceGrant;
 use model::kinds::istio::Gateway;
 use model::kinds::kube::ANY_HOST;
-use model::names::Namespace;
 use model::object::{Object, ObjectKey};
-use model::ownership::{Claim, above};
+use model::ownership::Claim;
 use store::index::{ObjectIndex, grant_value};
 use store::{Reads, Snapshot};
 
 use super::author::Author;
+use super::held::{ByHost, Held};
 use super::{GatewayKey, GatewayServer, MergedGatewayOf, select};
 use crate::finding::{about_named, code};
 use crate::hosts;
@@ -76,49 +74,11 @@ impl Query<Snapshot> for ClaimsAt {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Owners {
     /// Those that count for servers of Gateways.
-    servers: BTreeMap<Arc<str>, Held>,
+    servers: ByHost,
     /// Those that count for VirtualServices.
-    rules: BTreeMap<Arc<str>, Held>,
+    rules: ByHost,
     /// Those that count for VirtualServices, and for the very host only.
-    alone: BTreeMap<Arc<str>, Held>,
-}
-
-/// The oldest claim to a host.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Held {
-    pub(super) claim: Claim,
-    /// The namespaces that the claiming Gateway names for it.
-    given: BTreeSet<Namespace>,
-}
-
-impl From<Claim> for Held {
-    fn from(claim: Claim) -> Self {
-        Self {
-            claim,
-            given: BTreeSet::new(),
-        }
-    }
-}
-
-/// Keeps the older of two claims to a host.
-pub(super) fn hold(held: &mut BTreeMap<Arc<str>, Held>, claim: &Claim, given: Option<&str>) {
-    let new = || Held {
-        claim: claim.clone(),
-        given: given.into_iter().map(Namespace::from).collect(),
-    };
-    match held.entry(claim.host.clone()) {
-        Entry::Vacant(entry) => {
-            entry.insert(new());
-        }
-        Entry::Occupied(mut entry) => {
-            let known = entry.get_mut();
-            if known.claim.object == claim.object {
-                known.given.extend(given.map(Namespace::from));
-            } else if claim.age() < known.claim.age() {
-                entry.insert(new());
-            }
-        }
-    }
+    alone: ByHost,
 }
 
 /// The claim that a server of a Gateway makes by stating a host, and the namespaces that the host is for.
@@ -148,9 +108,9 @@ impl Owners {
         for host in gateway.spec.servers.iter().flat_map(|s| &s.hosts) {
             let (namespaces, claim) = claim_of(&author, created, host);
             let given = given_to(&namespaces);
-            hold(&mut self.servers, &claim, given);
+            self.servers.hold(&claim, given);
             if !matches!(namespaces, For::All) {
-                hold(&mut self.rules, &claim, given);
+                self.rules.hold(&claim, given);
             }
         }
     }
@@ -200,12 +160,12 @@ impl Owners {
             };
             if !written.contains(host) {
                 // A wider wildcard claims no more than there is of it here.
-                hold(&mut self.alone, &claim, None);
+                self.alone.hold(&claim, None);
                 continue;
             }
-            hold(&mut self.rules, &claim, None);
+            self.rules.hold(&claim, None);
             if !open.contains(host) {
-                hold(&mut self.servers, &claim, None);
+                self.servers.hold(&claim, None);
             }
         }
     }
@@ -218,8 +178,8 @@ impl Owners {
         host: &str,
     ) -> Option<String> {
         let (_, host) = stated_for(host);
-        let host: Arc<str> = canonical(host).into();
-        let claims = within(&self.servers, &host);
+        let host = canonical(host);
+        let claims = self.servers.within(&host);
         let author = Author::of_gateway(gateway);
         refusal(cx, claims, (&author, gateway.meta.created), &host)
     }
@@ -236,7 +196,7 @@ impl Owners {
         let (_, host) = stated_for(host);
         let author = Author::of_gateway(&gateway);
         let host = canonical(host);
-        let claim = self.servers.get(&*host).into_iter();
+        let claim = self.servers.get(&host).into_iter();
         let why = refusal(cx, claim, (&author, gateway.meta.created), &host)?;
         Some(not_redirected(&author, &why))
     }
@@ -248,8 +208,8 @@ impl Owners {
         head: &VirtualServiceHead,
         host: &str,
     ) -> Option<String> {
-        let host: Arc<str> = canonical(host).into();
-        let claims = within(&self.rules, &host).chain(self.alone.get(&host));
+        let host = canonical(host);
+        let claims = self.rules.within(&host).chain(self.alone.get(&host));
         let author = Author::of_rule(head);
         refusal(cx, claims, (&author, head.created), &host)
     }
@@ -275,15 +235,6 @@ impl Owners {
         });
         refused.collect()
     }
-}
-
-/// The claims to a host, and to the wildcards above it.
-fn within<'o>(
-    claims: &'o BTreeMap<Arc<str>, Held>,
-    host: &Arc<str>,
-) -> impl Iterator<Item = &'o Held> {
-    let hosts = std::iter::successors(Some(host.clone()), |host| above(host));
-    hosts.filter_map(|host| claims.get(&host))
 }
 
 /// Why an author may say nothing about a host to which there are these claims. The age is that of the author's own object.
