@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use annotations::{Dialect, Paths};
 use model::edge::EdgeRoute;
+use model::kinds::kube::{ANY_HOST, Ingress};
 use model::{Diagnostic, Namespace, ObjectKey, ObjectName, Severity};
 use proto_istio::networking::{HttpRoute, VirtualService};
+use store::index::ObjectIndex;
 
 use super::auth::SettledOf;
 use super::canary::{Applied, Canary, Weights};
@@ -16,7 +18,7 @@ use super::charge::Left;
 use super::class::is_on;
 use super::closing::Closing;
 use super::draft::{Asks, Draft, Drafting, PERMANENT, ToHttps};
-use super::rules::{HostRules, Path, PathKind, wildcards};
+use super::rules::{HostRules, Path, PathKind, ends};
 use super::tls::{IngressesOf, Tls, TlsOf};
 use super::{charge, derived, expand, key, limits, name, passing, slashes, sound};
 use crate::outcome::{Made, Outcome, code, finding, object};
@@ -509,8 +511,17 @@ fn following(
 ) -> Vec<Arc<Arc<Drafts>>> {
     let features = &read.settings().features;
     let mut all = Vec::new();
-    for wildcard in wildcards(host) {
-        let drafts = read.derived(SettledOf(wildcard.clone()));
+    let wildcards = ends(host).map(|end| Arc::<str>::from(format!("*.{end}")));
+    let any = (host != ANY_HOST).then(|| Arc::<str>::from(ANY_HOST));
+    for wildcard in wildcards.chain(any) {
+        // A host has many wildcards above it that nobody states: for these nothing is derived that would be kept.
+        if read
+            .names_by::<Ingress>(ObjectIndex::Host, &wildcard)
+            .is_empty()
+        {
+            continue;
+        }
+        let drafts = read.derived(SettledOf(Arc::clone(&wildcard)));
         let is_let_in = drafts.home.as_ref() == home
             || drafts.home.as_ref() == Some(&features.edge_namespace)
             || features.edge_shared_hosts;
@@ -522,9 +533,9 @@ fn following(
         if tls.is_mutual || tls.passthrough {
             break;
         }
-        let ends = !drafts.falls_back;
+        let is_last = !drafts.falls_back;
         all.push(drafts);
-        if ends {
+        if is_last {
             break;
         }
     }

@@ -12,7 +12,7 @@ use model::{Diagnostic, Kind, Namespace, ObjectKey, ObjectName, Severity};
 use serde_json::Value;
 
 use super::class::is_on;
-use super::rules::wildcards;
+use super::rules::ends;
 use crate::outcome::{Outcome, code, finding};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -57,6 +57,8 @@ pub struct Https {
     pub credentials: Vec<Credential>,
     /// The first entry of each domain.
     by_domain: BTreeMap<Arc<str>, usize>,
+    /// The same of each wildcard, by what follows the `*.`.
+    by_end: BTreeMap<Arc<str>, usize>,
     faults: Vec<Fault>,
 }
 
@@ -97,6 +99,7 @@ impl Https {
             email: None,
             credentials: Vec::new(),
             by_domain: BTreeMap::new(),
+            by_end: BTreeMap::new(),
             faults: Vec::new(),
         };
         https.unknown(&document, "", &FIELDS);
@@ -111,18 +114,11 @@ impl Https {
     /// The Secret of a host, by the first entry with a domain that covers it.
     pub fn secret(&self, host: &str) -> Option<&ObjectName> {
         let host = host.to_ascii_lowercase();
-        let mut first = self.by_domain.get(host.as_str()).copied();
-        let mut take = |domain: &str| {
-            let found = self.by_domain.get(domain).copied();
-            first = match (first, found) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
-        };
-        for wildcard in wildcards(&host) {
-            take(&wildcard);
-        }
-        let entry = self.credentials.get(first?)?;
+        let own = self.by_domain.get(host.as_str());
+        let wildcards = ends(&host).filter_map(|end| self.by_end.get(end));
+        let any = self.by_domain.get(ANY_HOST);
+        let first = own.into_iter().chain(wildcards).chain(any).min()?;
+        let entry = self.credentials.get(*first)?;
         Some(&entry.secret)
     }
 
@@ -232,9 +228,12 @@ impl Https {
                 ordered.insert(credential.secret, other);
                 continue;
             }
+            let at = self.credentials.len();
             for domain in &credential.domains {
-                let entry = self.by_domain.entry(domain.clone());
-                entry.or_insert(self.credentials.len());
+                self.by_domain.entry(domain.clone()).or_insert(at);
+                if let Some(end) = domain.strip_prefix("*.") {
+                    self.by_end.entry(end.into()).or_insert(at);
+                }
             }
             self.credentials.push(credential);
         }

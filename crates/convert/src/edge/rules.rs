@@ -511,18 +511,8 @@ pub(super) fn is_pattern(path: &str, target: Option<&str>) -> bool {
     })
 }
 
-/// The hosts of which a host is one: those with a wildcard, the longest first.
-pub(super) fn wildcards(host: &str) -> Vec<Arc<str>> {
-    let mut all: Vec<Arc<str>> = Vec::new();
-    let mut rest = host.strip_prefix("*.").unwrap_or(host);
-    while let Some((_, after)) = rest.split_once('.') {
-        all.push(format!("*.{after}").into());
-        rest = after;
-    }
-    if host != ANY_HOST {
-        all.push(ANY_HOST.into());
-    }
-    let known: BTreeSet<&str> = BTreeSet::from([host]);
-    all.retain(|wildcard| !known.contains(&**wildcard));
-    all
+/// What follows the `*.` of the wildcards of which a host is one, the longest first. A host is one of `*` as well.
+pub(super) fn ends(host: &str) -> impl Iterator<Item = &str> {
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    std::iter::successors(Some(name), |name| Some(name.split_once('.')?.1)).skip(1)
 }

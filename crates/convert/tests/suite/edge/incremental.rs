@@ -533,3 +533,30 @@ fn hostile_ingresses_concern_nobody_else_in_any_order() {
     reversed.apply(puts(around().into_iter().chain(World::objects(good))));
     assert_eq!(seen(&world), seen(&reversed));
 }
+
+#[test]
+fn nothing_is_derived_for_wildcards_above_a_host_that_nobody_states() {
+    let derived = |labels: usize| {
+        let mut world = World::new(served());
+        world.put(&format!(
+            "
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {{name: web, namespace: one}}
+spec:
+  ingressClassName: higress
+  rules:
+  - host: {}example.com
+    http: {{paths: [{{path: /shop, pathType: Prefix, backend: {{service: {{name: web, port: {{number: 80}}}}}}}}]}}
+",
+            "a.".repeat(labels)
+        ));
+        assert_eq!(
+            world.store.snapshot().tables.count(Kind::VirtualService),
+            1,
+            "{labels}"
+        );
+        world.stage.stats().memos
+    };
+    assert_eq!(derived(10), derived(100));
+}
