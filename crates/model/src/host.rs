@@ -17,6 +17,9 @@ impl Hostname {
     }
 }
 
+/// The longest host, in bytes.
+pub const LONGEST: usize = 255;
+
 /// A host in the form in which everything compares it: in lower case, and without the dot at the end of an absolute name.
 ///
 /// Hosts of registries keep their letters, by which these tell them apart: `web.DEFAULT-GROUP.public.nacos`. A text that ends in

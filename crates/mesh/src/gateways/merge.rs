@@ -2,11 +2,13 @@
 //!
 //! Istio: pilot/pkg/model/gateway.go mergeGateways, 1.32.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::Cx;
 use model::diagnostic::{Diagnostic, Severity};
+use model::host::LONGEST;
 use model::kinds::istio::Gateway;
 use model::names::Namespace;
 use model::object::{Object, ObjectKey};
@@ -26,6 +28,7 @@ use super::{GatewayKey, GatewayServer, MergedGateway, PortServers, ServerPort};
 use crate::files;
 use crate::finding::{about, code};
 use crate::reserved::Reserved;
+use crate::stated_hosts::stated_for;
 
 pub(super) fn merge(
     cx: &Cx<'_, Snapshot>,
@@ -64,11 +67,7 @@ pub(super) fn merge(
     for (selected, field, server) in first.into_iter().chain(last) {
         let author = selected.gateway.namespace();
         merging.may_name_files = files::may_name(cx, author, &key.namespace);
-        let Some(owners) = &owners else {
-            merging.server(selected, field, server);
-            continue;
-        };
-        let (left, refused) = owned_hosts(cx, owners, (selected, field), server);
+        let (left, refused) = served_hosts(cx, owners.as_deref(), (selected, field), server);
         merging.merged.refused.extend(refused);
         if !left.hosts.is_empty() || server.hosts.is_empty() {
             merging.server(selected, field, &left);
@@ -98,28 +97,43 @@ fn in_turn(merged: &mut MergedGateway, turns: &[Turn]) {
     }
 }
 
-/// A server without the hosts that belong to others, and a finding for each of these.
-fn owned_hosts(
+/// A server without the hosts that no client could ask for or that belong to others, and a finding for each of these.
+fn served_hosts<'s>(
     cx: &Cx<'_, Snapshot>,
-    owners: &Owners,
+    owners: Option<&Owners>,
     (selected, field): (&Selected, usize),
-    stated: &Server,
-) -> (Server, Vec<Diagnostic>) {
-    let mut left = stated.clone();
-    left.hosts.clear();
-    let mut refused = Vec::new();
+    stated: &'s Server,
+) -> (Cow<'s, Server>, Vec<Diagnostic>) {
+    let refusal = |host: &str| {
+        let length = stated_for(host).1.len();
+        if length > LONGEST {
+            // Only `--validation warn` lets such a host pass.
+            let why = format!("it has {length} bytes, more than {LONGEST}");
+            return Some((code::SERVER_REFUSED, why));
+        }
+        let why = owners?.refuses_server(cx, &selected.gateway, host)?;
+        Some((code::NOT_OWNED, why))
+    };
+    let (mut left, mut refused) = (Vec::new(), Vec::new());
     for (at, host) in stated.hosts.iter().enumerate() {
-        let Some(why) = owners.refuses_server(cx, &selected.gateway, host) else {
-            left.hosts.push(host.clone());
+        let Some((code, why)) = refusal(host) else {
+            left.push(host);
             continue;
         };
         let why = format!("the server does not serve a host: {why}");
         refused.push(
-            about(&selected.gateway, code::NOT_OWNED, Severity::Warning, why)
+            about(&selected.gateway, code, Severity::Warning, why)
                 .at(format!("spec.servers[{field}].hosts[{at}]")),
         );
     }
-    (left, refused)
+    let server = match refused.is_empty() {
+        true => Cow::Borrowed(stated),
+        false => Cow::Owned(Server {
+            hosts: left.into_iter().cloned().collect(),
+            ..stated.clone()
+        }),
+    };
+    (server, refused)
 }
 
 struct Merging<'a> {

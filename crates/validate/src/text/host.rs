@@ -1,9 +1,9 @@
 //! Host names and domains.
 // Istio: pkg/config/validation/agent/validation.go, 1.32.
 
-use super::{Check, is_ip, is_label};
+use model::host::LONGEST;
 
-const LONGEST: usize = 255;
+use super::{Check, is_ip, is_label};
 
 /// A domain name without wildcards.
 pub fn fqdn(name: &str) -> Check {

@@ -65,6 +65,33 @@ const HTTP: &str = "{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*.
 const TCP: &str = "{port: {number: 80, name: tcp, protocol: TCP}, hosts: ['*']}";
 
 #[test]
+fn hosts_that_are_too_long_are_left_out_of_their_server() {
+    let fits = format!("{}example.com", "a.".repeat(122));
+    let longer = format!("a{fits}");
+    assert_eq!(longer.len(), 256);
+    let server = |hosts: &str| {
+        let port = "{number: 80, name: http, protocol: HTTP}";
+        format!("{{port: {port}, hosts: [{hosts}], tls: {{httpsRedirect: true}}}}")
+    };
+    let of = |hosts: &str| case(&gateway("evil", "2020", &server(hosts)));
+    assert_eq!(refused(&of(&format!("'./{fits}'"))), [""; 0]);
+    let left_out = "Gateway evil/web spec.servers[0].hosts[1]: the server does not serve a host: it has 256 bytes, more than 255";
+    let case = of(&format!("{fits}, '*/{longer}'"));
+    assert_eq!(refused(&case), [left_out]);
+    let routes = case.world.set(&case.view, TypeUrl::Route);
+    let routes = decode(
+        TypeUrl::Route.as_str(),
+        &routes.get("http.80").unwrap().body,
+    );
+    let routes = routes.to_string();
+    assert!(routes.contains(&fits) && !routes.contains(&longer));
+    // A server without any other host is none.
+    let case = of(&longer);
+    assert_eq!(refused(&case).len(), 1);
+    assert!(listener(&case, "0.0.0.0_80").is_none());
+}
+
+#[test]
 fn the_namespace_of_a_gateway_has_its_ports_whatever_the_age_of_others() {
     for created in ["2010", "2030", ""] {
         let case = case(&[gateway("edge", "2020", HTTP), gateway("evil", created, TCP)].concat());
