@@ -50,7 +50,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "proto-istio",
         ],
     ),
-    ("judge", &["proto-envoy", "validate"]),
+    ("judge", &["proto-envoy", "validate", "xds"]),
     ("xds", &["model"]),
     (
         "mesh",

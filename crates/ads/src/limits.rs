@@ -8,7 +8,8 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 use crate::status::{Code, Status};
 use crate::stream::Protocol;
 
-/// Limits of one stream. A stream that passes one ends with `RESOURCE_EXHAUSTED`.
+/// Limits of one stream. A stream that passes one ends with `RESOURCE_EXHAUSTED`. Names that resources of the server make a client ask
+/// for never pass one: the objects of one author would otherwise end the streams of all that are sent them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Names that it may ask for, of each type; and as many of which it may say that it has them.
@@ -31,7 +32,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             names_per_type: 100_000,
-            name_bytes: 2 << 10,
+            name_bytes: xds::NAME_BYTES,
             bytes_per_stream: 64 << 20,
             node_bytes: 64 << 10,
             extension_bytes: 256 << 10,
@@ -41,7 +42,26 @@ impl Default for Limits {
     }
 }
 
+/// A name that makes a client ask for something takes so many bytes at least where it stands, with the message around it.
+const LEAST_NAMED: usize = 16;
+
+/// How large a request may be, whatever the limit is, of a client for which there are so many bytes of resources: it says each of
+/// their names twice at most, once with a version.
+pub(crate) fn request_about(resources: usize) -> usize {
+    resources.saturating_mul(2)
+}
+
 impl Limits {
+    /// The limits of a client for which there are so many bytes of resources, in which stands every name that they make it ask for.
+    /// A stream holds a name once as asked for, and once more where the client says that it has it.
+    pub(crate) fn raised_for(self, resources: usize) -> Self {
+        Self {
+            names_per_type: self.names_per_type.max(resources / LEAST_NAMED),
+            bytes_per_stream: self.bytes_per_stream.max(resources.saturating_mul(2)),
+            ..self
+        }
+    }
+
     /// Looks at an encoded request before it is decoded: small on the wire, many fields would be large in memory.
     ///
     /// # Errors

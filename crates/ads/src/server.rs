@@ -56,7 +56,8 @@ use workers::Workers;
 /// Limits and times of the server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Largest request. Istio: `ISTIO_GPRC_MAXRECVMSGSIZE`.
+    /// Largest request, unless there are resources for the client that are larger: it may name what it is sent. A client that comes back
+    /// names what it has before anything is known to be for it. Istio: `ISTIO_GPRC_MAXRECVMSGSIZE`.
     pub max_request_bytes: usize,
     /// Connections at one time. There are fewer if the process may not open so many files; some are kept for other things.
     pub max_connections: usize,
@@ -108,7 +109,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            max_request_bytes: 4 << 20,
+            max_request_bytes: 32 << 20,
             max_connections: 65_536,
             max_connections_per_address: 0,
             max_partial_bytes: 64 << 20,

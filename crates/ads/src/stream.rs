@@ -45,6 +45,7 @@ const HEALTH: &str = "type.googleapis.com/istio.v1.HealthInformation";
 pub struct Stream {
     protocol: Protocol,
     fanout: Arc<Fanout>,
+    /// As they are for what was published at its most: a client still names what it was sent before.
     limits: Limits,
     account: Option<Arc<Account>>,
     published: Option<Arc<Published>>,
@@ -156,6 +157,7 @@ impl Stream {
                 self.settled.remove(ty);
             }
         }
+        self.limits = self.limits.raised_for(published.bytes());
         self.published = Some(published);
         let mut out = Vec::new();
         self.pump(&mut out);
@@ -200,6 +202,11 @@ impl Stream {
         watches
             .map(|w| w.selection.names.bytes() + w.notes.bytes())
             .sum()
+    }
+
+    /// What the client may say, as things are now.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// How many responses wait for their answer.

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use proto_envoy::envoy::config::core::v3::{Address, address::Address as Place};
+use xds::NAME_BYTES;
 
 use crate::fault::Fault;
 use crate::table::Check;
@@ -63,12 +64,17 @@ pub(crate) fn text(check: Check, bytes: &[u8]) -> Result<(), Fault> {
             "{} is not a SHA-256 in hexadecimal digits",
             shown(bytes)
         ))),
+        Check::ResourceName if bytes.len() > NAME_BYTES => Err(Fault::new(format!(
+            "has {} bytes, more than the {NAME_BYTES} of a name that a proxy may ask for",
+            bytes.len()
+        ))),
         Check::Removable
         | Check::SeparatedPrefix
         | Check::SocketPath
         | Check::Prime
         | Check::KeyHash
-        | Check::CertificateHash => Ok(()),
+        | Check::CertificateHash
+        | Check::ResourceName => Ok(()),
     }
 }
 

@@ -92,6 +92,8 @@ pub(crate) enum Check {
     KeyHash,
     /// A SHA-256 in hexadecimal digits.
     CertificateHash,
+    /// The name of a resource that a proxy may ask for.
+    ResourceName,
 }
 
 /// A check of several fields that Envoy's code makes.

@@ -8,7 +8,10 @@ use prost_reflect::DynamicMessage;
 const TABLE: &str = include_str!("verdicts.txt");
 
 fn encoded(name: &str, json: &str) -> Vec<u8> {
-    let json = json.replace("LONG", &"a".repeat(300));
+    let json = json
+        .replace("LONG", &"a".repeat(300))
+        .replace("FULL", &"a".repeat(xds::NAME_BYTES))
+        .replace("HUGE", &"a".repeat(xds::NAME_BYTES + 1));
     let descriptor = descriptors::pool().get_message_by_name(name);
     let descriptor = descriptor.unwrap_or_else(|| panic!("{name} is not a message"));
     let mut reader = serde_json::Deserializer::from_str(&json);

@@ -174,8 +174,8 @@ pub struct ServeOptions {
     )]
     pub max_places_per_namespace: usize,
 
-    /// Largest request of a proxy.
-    #[arg(long, env = "ISTIO_GPRC_MAXRECVMSGSIZE", value_name = "BYTES", default_value_t = 4 << 20)]
+    /// Largest request of a proxy. A proxy for which there are more resources may send twice their size, to name them.
+    #[arg(long, env = "ISTIO_GPRC_MAXRECVMSGSIZE", value_name = "BYTES", default_value_t = 32 << 20)]
     pub max_request_bytes: usize,
 
     /// Most connections of proxies at once. Fewer if the limit on open files is too low: a quarter of it (at most 1,024) is

@@ -35,6 +35,35 @@ const LONGEST_TIME: i128 = 9_223_372_035_000_000_000;
 /// The longest name of a query parameter that Envoy matches, in bytes.
 const LONGEST_PARAMETER: usize = 1024;
 
+/// The longest name of an object of Kubernetes, in bytes.
+const LONGEST_NAME: usize = 253;
+/// The longest name of a credential: that of a Secret and its namespace, behind what says of which kind it is.
+const LONGEST_CREDENTIAL: usize = "kubernetes-gateway://".len() + 63 + 1 + LONGEST_NAME;
+
+/// A name that is not longer than so many bytes. Names become parts of the names of resources, which proxies cannot ask for in
+/// any length.
+fn at_most(longest: usize, name: &str) -> Check {
+    match name.len() {
+        more if more > longest => Err(format!(
+            "the name has {more} characters, more than {longest}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The name of a port of a Gateway, which may have any characters.
+pub fn gateway_port_name(name: &str) -> Check {
+    match name {
+        "" => Err("the port needs a name".to_owned()),
+        _ => at_most(LONGEST_NAME, name),
+    }
+}
+
+/// The name of a credential: of a Secret or a ConfigMap, or of what else certificates come from.
+pub fn credential_name(name: &str) -> Check {
+    at_most(LONGEST_CREDENTIAL, name)
+}
+
 /// A port of TCP.
 pub fn port(number: i64) -> Check {
     if (1..=65_535).contains(&number) {

@@ -35,6 +35,11 @@ impl Published {
         self.sets[ty].as_ref()
     }
 
+    /// How large all resources are together, encoded.
+    pub fn bytes(&self) -> usize {
+        self.sets.values().flatten().map(ResourceSet::bytes).sum()
+    }
+
     /// Replaces the set of a type.
     pub fn set(&mut self, ty: TypeUrl, set: ResourceSet) {
         self.sets[ty] = Some(set);

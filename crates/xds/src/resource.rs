@@ -13,6 +13,7 @@ use prost::{Message, Name};
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::NAME_BYTES;
 use tree::{Builder, Children, Edit, Node};
 
 /// One xDS resource, encoded once and shared by every stream that gets it.
@@ -187,6 +188,21 @@ impl ResourceSet {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// How large they are together, encoded.
+    pub fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |root| root.bytes)
+    }
+
+    /// The set without resources that no stream may be asked for, as their names have more than [`NAME_BYTES`].
+    #[must_use]
+    pub fn without_long_names(self) -> Self {
+        let longest = self.0.as_ref().map_or(0, |root| root.longest_name);
+        match longest > NAME_BYTES {
+            true => Self::new(self.iter().filter(|r| r.name.len() <= NAME_BYTES).cloned()),
+            false => self,
+        }
     }
 
     /// Those with marks of secret templates. Costs what there are.

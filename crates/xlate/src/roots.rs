@@ -78,7 +78,8 @@ impl Query<Snapshot> for TypeSet {
             Self::TrustBundle(key) => (key.set(cx), &Reader::Anybody),
             Self::Nothing(_) => return ResourceSet::default(),
         };
-        filled(cx, self.ty(), set, reader)
+        // Route configurations are judged in parts, and what is closed keeps its name.
+        filled(cx, self.ty(), set, reader).without_long_names()
     }
 }
 

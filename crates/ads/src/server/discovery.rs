@@ -35,6 +35,7 @@ use super::workers::Thread;
 use crate::action::{Action, Event, Response};
 use crate::content::hex;
 use crate::latest::Receiver;
+use crate::limits::request_about;
 use crate::request::Request;
 use crate::status::{Code, Status};
 use crate::stream::{Protocol, Stream};
@@ -276,7 +277,7 @@ impl Discovery {
                 let Some(message) = self.intake.pop()? else {
                     break;
                 };
-                self.server.options.limits.look(self.protocol, &message)?;
+                self.stream.limits().look(self.protocol, &message)?;
                 self.request(decode(self.protocol, &message)?)?;
                 taken += 1;
                 bytes += message.len();
@@ -383,7 +384,7 @@ impl Discovery {
             return Ok(());
         };
         // Nothing is subscribed yet: this only stores it.
-        let mut out = self.stream.on_published(newest);
+        let mut out = self.published(newest);
         out.extend(self.stream.on_request(*first));
         self.act(out)?;
         // Requests may have been read while the decision was awaited.
@@ -400,7 +401,7 @@ impl Discovery {
                 return Err(Status::new(Code::Unavailable, "subscription ended"));
             };
             let (start, prepared) = (Instant::now(), self.stream.prepared());
-            let out = self.stream.on_published(newest);
+            let out = self.published(newest);
             if self.stream.prepared() > prepared
                 && let Phase::Joined(_, session) = &mut self.phase
             {
@@ -409,6 +410,12 @@ impl Discovery {
             self.act(out)?;
         }
         Ok(())
+    }
+
+    /// Hands the newest revision to the stream. What is in it the client may name, however much that is.
+    fn published(&mut self, newest: Arc<Published>) -> Vec<Action> {
+        self.intake.allow(request_about(newest.bytes()));
+        self.stream.on_published(newest)
     }
 
     /// Bounds how long listeners and routes wait for clusters.

@@ -34,6 +34,11 @@ impl Frames {
         }
     }
 
+    /// Takes messages of up to `max` bytes, or as large as before.
+    pub(super) fn allow(&mut self, max: usize) {
+        self.max = self.max.max(max);
+    }
+
     /// Takes in a piece; [`Frames::pop`] must have returned `None` since the last one.
     pub fn push(&mut self, data: Bytes) {
         if self.partial.is_empty() {
@@ -128,6 +133,19 @@ mod tests {
         let mut frames = Frames::new(3);
         frames.push(Bytes::from_static(&[1, 0, 0, 0, 0]));
         assert_eq!(frames.pop().unwrap_err().code, Code::Unimplemented);
+    }
+
+    #[test]
+    fn larger_messages_are_taken_once_they_are_allowed() {
+        let mut frames = Frames::new(3);
+        for max in [4, 1] {
+            frames.allow(max);
+            frames.push(frame(b"1234"));
+            assert_eq!(frames.pop().unwrap().as_deref(), Some(&b"1234"[..]));
+            assert_eq!(frames.pop().unwrap(), None);
+        }
+        frames.push(frame(b"12345"));
+        assert_eq!(frames.pop().unwrap_err().code, Code::ResourceExhausted);
     }
 
     proptest! {

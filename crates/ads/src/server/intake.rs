@@ -55,6 +55,11 @@ impl Intake {
         }
     }
 
+    /// Takes requests of up to `max` bytes, or as large as before.
+    pub(super) fn allow(&mut self, max: usize) {
+        self.frames.allow(max);
+    }
+
     /// The next whole request.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod named;
 mod property;
 mod requests;
 mod secure;
+mod sent;
 mod serving;
 mod slow;
 mod socket;

@@ -36,7 +36,7 @@ pub(crate) const SOTW: &str =
 
 /// Serves one view to everybody, refuses the node `stranger`, panics at acknowledgements of the node `bomb`.
 pub(crate) struct World {
-    published: Sender<Arc<Published>>,
+    pub(crate) published: Sender<Arc<Published>>,
     pub(crate) sessions: Arc<AtomicUsize>,
     tokens: Mutex<Vec<String>>,
     pub(crate) incidents: Incidents,
@@ -107,7 +107,7 @@ impl Subscriber for World {
     }
 }
 
-fn revision(n: u64, resources: &[(&str, usize)]) -> Arc<Published> {
+pub(crate) fn revision(n: u64, resources: &[(&str, usize)]) -> Arc<Published> {
     let mut published = Published::new(n);
     let resource = |(name, size): &(&str, usize)| {
         Arc::new(Resource::from_bytes(*name, vec![n as u8; *size].into()))
@@ -119,9 +119,9 @@ fn revision(n: u64, resources: &[(&str, usize)]) -> Arc<Published> {
     Arc::new(published)
 }
 
-struct Running {
-    world: Arc<World>,
-    address: SocketAddr,
+pub(crate) struct Running {
+    pub(crate) world: Arc<World>,
+    pub(crate) address: SocketAddr,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -136,7 +136,7 @@ pub(crate) fn world() -> Arc<World> {
     })
 }
 
-fn start(options: Options) -> Running {
+pub(crate) fn start(options: Options) -> Running {
     let world = world();
     let (listener, address) = listen();
     let (stop, task) = serve(world.clone(), options, Door::Plaintext(listener));
@@ -183,7 +183,7 @@ impl Call {
         }
     }
 
-    async fn delta(address: SocketAddr, node: &str) -> Self {
+    pub(crate) async fn delta(address: SocketAddr, node: &str) -> Self {
         let mut call = Self::open(address, DELTA).await;
         call.ask(&DeltaDiscoveryRequest {
             node: named(node),
@@ -252,11 +252,11 @@ impl Call {
         .expect("an answer in time")
     }
 
-    async fn response(&mut self) -> DeltaDiscoveryResponse {
+    pub(crate) async fn response(&mut self) -> DeltaDiscoveryResponse {
         self.next().await.unwrap()
     }
 
-    async fn status(&mut self) -> u16 {
+    pub(crate) async fn status(&mut self) -> u16 {
         match self.next::<DeltaDiscoveryResponse>().await {
             Ok(response) => panic!(
                 "a response instead of an end: {} resources",
@@ -524,6 +524,10 @@ async fn a_client_that_passes_a_limit_is_told_and_counted_and_others_are_served(
     let mut other = Call::delta(running.address, "other").await;
     let response = other.response().await;
     other.ack(&response);
+    // From here on there is little for a client, which it could name.
+    running.world.published.send(revision(2, &[("a", 3)]));
+    let response = other.response().await;
+    other.ack(&response);
 
     let mut node = named("n").unwrap();
     node.cluster = "x".repeat(1000);
@@ -552,7 +556,7 @@ async fn a_client_that_passes_a_limit_is_told_and_counted_and_others_are_served(
     };
     assert!(ended("1000 bytes of a node"));
     assert!(ended("100 resource names of a type"));
-    running.world.published.send(revision(2, &[("a", 4)]));
+    running.world.published.send(revision(3, &[("a", 4)]));
     other.response().await;
 }
 

@@ -155,6 +155,59 @@ fn a_stream_that_asks_for_too_much_ends_and_says_why() {
 }
 
 #[test]
+fn names_of_what_was_published_pass_no_limit_even_when_it_is_gone() {
+    let limits = Limits {
+        names_per_type: 100,
+        bytes_per_stream: 10_000,
+        ..Limits::default()
+    };
+    let of = |count: usize| {
+        // A resource has its name in its body.
+        let resource = |n: usize| Arc::new(Resource::from_bytes(name(n), name(n).into()));
+        let mut published = Published::new(1);
+        published.set(
+            TypeUrl::Endpoint,
+            ResourceSet::new((0..count).map(resource)),
+        );
+        Arc::new(published)
+    };
+    let all: Vec<String> = (0..1000).map(name).collect();
+    let is_over = |out: &[Action]| matches!(out.last(), Some(Action::End(_)));
+    for protocol in [Protocol::Delta, Protocol::Sotw] {
+        let asks = |names: Vec<String>| match protocol {
+            Protocol::Delta => delta(names, vec![]),
+            Protocol::Sotw => request(TypeUrl::Endpoint, Ask::Sotw { names }),
+        };
+        let mut stream = Stream::with_limits(protocol, Fanout::new(), limits);
+        stream.on_published(of(1));
+        assert!(is_over(&stream.on_request(asks(all.clone()))), "not sent");
+
+        let mut stream = Stream::with_limits(protocol, Fanout::new(), limits);
+        stream.on_published(of(1000));
+        assert!(!is_over(&stream.on_request(asks(all.clone()))));
+        stream.on_published(of(1));
+        assert!(
+            !is_over(&stream.on_request(asks(all.clone()))),
+            "sent before"
+        );
+        let many = (0..50_000).map(name).collect();
+        assert!(is_over(&stream.on_request(asks(many))));
+    }
+    // A client that comes back says which versions it has, beside what it asks for.
+    let mut stream = Stream::with_limits(Protocol::Delta, Fanout::new(), limits);
+    stream.on_published(of(1000));
+    let has = all.iter().map(|name| (name.clone(), "1".to_owned()));
+    let ask = Ask::Delta {
+        subscribe: all.clone(),
+        unsubscribe: vec![],
+        initial: has.collect(),
+    };
+    assert!(!is_over(
+        &stream.on_request(request(TypeUrl::Endpoint, ask))
+    ));
+}
+
+#[test]
 fn streams_that_come_to_ask_for_the_same_share_one_list() {
     let fanout = Fanout::new();
     let selection = |first: std::ops::Range<usize>, then: std::ops::Range<usize>| {

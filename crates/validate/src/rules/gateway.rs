@@ -9,7 +9,7 @@ use proto_istio::networking::{Gateway, Port, Server};
 
 use super::{is_converted, server_tls};
 use crate::report::{At, Report};
-use crate::text::{ip, is_label, namespaced_host, port, unix_path};
+use crate::text::{gateway_port_name, ip, is_label, namespaced_host, port, unix_path};
 
 const SEMANTICS: &str = "internal.istio.io/gateway-semantics";
 pub(super) const UNIX: &str = "unix://";
@@ -114,9 +114,7 @@ pub(super) fn server_port(of: Option<&Port>, bind: &str, at: &At<'_>, report: &m
     if of.target_port > 0 {
         report.error(&at.field("targetPort"), "has no meaning at gateways");
     }
-    if of.name.is_empty() {
-        report.error(&at.field("name"), "the port needs a name");
-    }
+    report.check(&at.field("name"), gateway_port_name(&of.name));
 }
 
 fn bind(port: Option<&Port>, bind: &str, at: &At<'_>, report: &mut Report) {

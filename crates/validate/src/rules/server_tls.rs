@@ -7,6 +7,7 @@ use proto_istio::networking::ServerTlsSettings;
 use proto_istio::networking::server_tls_settings::{TlSmode as Mode, TlsProtocol};
 
 use crate::report::{At, Report};
+use crate::text::credential_name;
 
 /// Certificates that one server can have, one for each kind of key.
 const MOST_CERTIFICATES: usize = 2;
@@ -26,6 +27,13 @@ pub(super) fn check(tls: Option<&ServerTlsSettings>, at: &At<'_>, report: &mut R
         report.warning(&at.field("minProtocolVersion"), message);
     }
     ciphers(&tls.cipher_suites, &at.field("cipherSuites"), report);
+    report.check(
+        &at.field("credentialName"),
+        credential_name(&tls.credential_name),
+    );
+    for (at, name) in at.field("credentialNames").each(&tls.credential_names) {
+        report.check(&at, credential_name(name));
+    }
     let sources = [
         ("serverCertificate", !tls.server_certificate.is_empty()),
         ("privateKey", !tls.private_key.is_empty()),

@@ -3,7 +3,7 @@
 
 use model::host::LONGEST;
 
-use super::{Check, is_ip, is_label};
+use super::{Check, at_most, is_ip, is_label};
 
 /// A domain name without wildcards.
 pub fn fqdn(name: &str) -> Check {
@@ -108,12 +108,9 @@ pub fn trust_domain(name: &str) -> Check {
 }
 
 fn length(name: &str) -> Check {
-    match name.len() {
-        0 => Err("the name is empty".to_owned()),
-        1..=LONGEST => Ok(()),
-        more => Err(format!(
-            "the name has {more} characters, more than {LONGEST}"
-        )),
+    match name {
+        "" => Err("the name is empty".to_owned()),
+        _ => at_most(LONGEST, name),
     }
 }
 

@@ -294,6 +294,51 @@ fn tables() -> Vec<Table> {
     ]
 }
 
+/// Names that become parts of the names of resources, which proxies cannot ask for in any length.
+fn names() -> Vec<Table> {
+    let server = json!({ "port": { "number": 8443, "name": "a", "protocol": "HTTPS" },
+        "hosts": ["a.example.com"], "tls": { "mode": "SIMPLE", "credentialName": "c" } });
+    let of = |length: usize| json!("n".repeat(length));
+    let scheme = "kubernetes-gateway://";
+    let longest = format!("{scheme}{}/{}", "n".repeat(63), "s".repeat(253));
+    let client = |name: &Value| json!({ "tls": { "mode": "SIMPLE", "credentialName": name } });
+    vec![
+        Table {
+            kind: "Gateway",
+            version: "networking.istio.io/v1",
+            base: json!({ "servers": [server] }),
+            rows: vec![
+                ("servers|0|port|name", of(253), vec![of(254), of(3000)]),
+                (
+                    "servers|0|tls|credentialName",
+                    json!(longest),
+                    vec![json!(format!("{longest}s"))],
+                ),
+                (
+                    "servers|0|tls",
+                    json!({ "mode": "SIMPLE", "credentialNames": ["c"] }),
+                    vec![json!({ "mode": "SIMPLE", "credentialNames": ["c", of(3000)] })],
+                ),
+                (
+                    "servers|0|hosts",
+                    json!(["a.example.com"]),
+                    vec![json!([format!("{}example.com", "a.".repeat(1500))])],
+                ),
+            ],
+        },
+        balancing(
+            "trafficPolicy",
+            client(&json!(longest)),
+            vec![client(&of(3000))],
+        ),
+        balancing(
+            "subsets|0",
+            json!({ "name": "v1", "labels": { "a": "b" } }),
+            vec![json!({ "name": of(3000), "labels": { "a": "b" } })],
+        ),
+    ]
+}
+
 /// The fields of the errors of an object, each with its line.
 fn errors(table: &Table, path: &str, value: &Value) -> Vec<String> {
     let mut spec = table.base.clone();
@@ -311,7 +356,7 @@ fn errors(table: &Table, path: &str, value: &Value) -> Vec<String> {
 #[test]
 fn what_envoy_would_refuse_is_an_error_at_its_field() {
     let mut faults = Vec::new();
-    for table in tables() {
+    for table in tables().into_iter().chain(names()) {
         for (path, good, bad) in &table.rows {
             let found = errors(&table, path, good);
             if !found.is_empty() {

@@ -118,3 +118,16 @@ fn one_change_leaves_nearly_every_node_of_a_large_set_in_place() {
     // A path from the root, and beside it what no boundary closes.
     assert!(made < 20, "{made}");
 }
+
+#[test]
+fn a_set_says_how_large_it_is_and_leaves_out_what_no_stream_takes() {
+    let named = |length: usize| Arc::new(Resource::from_bytes("n".repeat(length), "body".into()));
+    let short = ResourceSet::new((1..=200).map(named));
+    assert_eq!((short.bytes(), ResourceSet::default().bytes()), (800, 0));
+    assert!(short.clone().without_long_names().same(&short));
+    let longest = short.and([named(crate::NAME_BYTES)]);
+    assert_eq!(longest.clone().without_long_names().len(), 201);
+    let long = longest.and([named(crate::NAME_BYTES + 1)]);
+    assert_eq!(long.bytes(), 808);
+    assert_eq!(long.without_long_names(), longest);
+}

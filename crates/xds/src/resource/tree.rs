@@ -20,6 +20,10 @@ pub(super) struct Node {
     /// Over names, versions and findings.
     pub(super) hash: u64,
     pub(super) len: usize,
+    /// Bytes of all bodies.
+    pub(super) bytes: usize,
+    /// Bytes of the longest name.
+    pub(super) longest_name: usize,
     pub(super) last: Arc<Resource>,
     /// How many levels the last name closes.
     rank: u32,
@@ -50,6 +54,8 @@ impl Node {
         Some(Node {
             hash: hash.digest(),
             len: parts.len(),
+            bytes: parts.iter().map(|r| r.body.len()).sum(),
+            longest_name: parts.iter().map(|r| r.name.len()).max()?,
             last: parts.last()?.clone(),
             rank,
             level: 0,
@@ -68,6 +74,8 @@ impl Node {
         Some(Node {
             hash: hash.digest(),
             len: parts.iter().map(|n| n.len).sum(),
+            bytes: parts.iter().map(|n| n.bytes).sum(),
+            longest_name: parts.iter().map(|n| n.longest_name).max()?,
             last: last.last.clone(),
             rank: last.rank,
             level,

@@ -110,6 +110,8 @@ fn got(world: &World, proxy: &Value) -> (BTreeMap<String, Value>, Vec<String>) {
         for resource in &world.set(&view, ty) {
             let judged = judge::judge_any(ty.as_str(), &resource.body);
             assert_eq!(judged, Ok(()), "{} of {proxy}", resource.name);
+            let is_short = resource.name.len() <= xds::NAME_BYTES;
+            assert!(is_short, "{} of {proxy}", resource.name);
             let message = decode(ty.as_str(), &resource.body);
             resources.insert(format!("{ty:?} {}", resource.name), message);
         }

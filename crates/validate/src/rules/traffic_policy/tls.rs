@@ -4,6 +4,7 @@ use proto_istio::networking::ClientTlsSettings;
 use proto_istio::networking::client_tls_settings::TlSmode as Mode;
 
 use crate::report::{At, Report};
+use crate::text::credential_name;
 
 const CONFIG_MAP: &str = "configmap://";
 
@@ -18,6 +19,7 @@ pub fn client_tls(
         return;
     };
     let credential = &tls.credential_name;
+    report.check(&at.field("credentialName"), credential_name(credential));
     if let Some(name) = credential.strip_prefix(CONFIG_MAP) {
         let parts: Vec<&str> = name.split('/').collect();
         let at = at.field("credentialName");
