@@ -65,21 +65,34 @@ impl Query<Snapshot> for TypeSet {
     type Value = ResourceSet;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
-        let (set, reader) = match self {
-            Self::Clusters(key, reader) => (key.set(cx), reader),
-            Self::Listeners(key, reader) => (key.set(cx), reader),
-            Self::Routes(key, reader) => (key.set(cx), reader),
-            Self::Extensions(key, reader) => (key.set(cx), reader),
-            // Values have no place in what follows.
-            Self::GrpcClusters(key) => ((*cx.query(key)).clone(), &Reader::Anybody),
-            Self::Endpoints(key) => (key.set(cx), &Reader::Anybody),
-            Self::NameTable(key) => (key.set(cx), &Reader::Anybody),
-            Self::Secrets(key) => (key.set(cx), &Reader::Anybody),
-            Self::TrustBundle(key) => (key.set(cx), &Reader::Anybody),
-            Self::Nothing(_) => return ResourceSet::default(),
-        };
         // Route configurations are judged in parts, and what is closed keeps its name.
-        filled(cx, self.ty(), set, reader).without_long_names()
+        let made = (*cx.query(&Made(self.clone()))).clone();
+        made.without_long_names()
+    }
+}
+
+/// What is made of a type, with resources that no stream may be asked for: what was found of these is reported all the same.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Made(pub(crate) TypeSet);
+
+impl Query<Snapshot> for Made {
+    type Value = ResourceSet;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> ResourceSet {
+        let (set, reader) = match &self.0 {
+            TypeSet::Clusters(key, reader) => (key.set(cx), reader),
+            TypeSet::Listeners(key, reader) => (key.set(cx), reader),
+            TypeSet::Routes(key, reader) => (key.set(cx), reader),
+            TypeSet::Extensions(key, reader) => (key.set(cx), reader),
+            // Values have no place in what follows.
+            TypeSet::GrpcClusters(key) => ((*cx.query(key)).clone(), &Reader::Anybody),
+            TypeSet::Endpoints(key) => (key.set(cx), &Reader::Anybody),
+            TypeSet::NameTable(key) => (key.set(cx), &Reader::Anybody),
+            TypeSet::Secrets(key) => (key.set(cx), &Reader::Anybody),
+            TypeSet::TrustBundle(key) => (key.set(cx), &Reader::Anybody),
+            TypeSet::Nothing(_) => return ResourceSet::default(),
+        };
+        filled(cx, self.0.ty(), set, reader)
     }
 }
 

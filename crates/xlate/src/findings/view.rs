@@ -31,7 +31,7 @@ use crate::listeners;
 use crate::listeners::client::{GatewayProxy, InboundServer, Listens};
 use crate::listeners::parts::SidePartsOf;
 use crate::listeners::{ListenersOf, ServedPort, refusal};
-use crate::roots::TypeSet;
+use crate::roots::{Made, TypeSet};
 use crate::routes::RoutesOf;
 use crate::secrets::SecretsOf;
 use mesh::finding::{about_named, code};
@@ -116,7 +116,7 @@ impl Query<Snapshot> for FindingsOfView {
 
 /// What could not be done to the resources of a set as objects wanted.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct FindingsOfSet(TypeSet);
+struct FindingsOfSet(Made);
 
 impl Query<Snapshot> for FindingsOfSet {
     type Value = Arc<[Diagnostic]>;
@@ -137,7 +137,7 @@ impl FindingsOfView {
             TypeSet::Routes(self.routes.clone(), self.reader.clone()),
             TypeSet::Extensions(self.extensions.clone(), self.reader.clone()),
         ] {
-            found.extend(cx.query(&FindingsOfSet(set)).iter().cloned());
+            found.extend(cx.query(&FindingsOfSet(Made(set))).iter().cloned());
         }
     }
 

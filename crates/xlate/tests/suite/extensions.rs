@@ -113,7 +113,8 @@ fn an_edit_reaches_no_proxy_that_the_object_does_not_select() {
     let pull = |world: &World, view: &Arc<View>| TypeUrl::ALL.map(|ty| world.set(view, ty));
     let runs = |world: &World| {
         let stats = world.engine.stats();
-        let of_sets = stats.queries.iter().filter(|q| q.name.ends_with("TypeSet"));
+        let made = |name: &str| name.ends_with("roots::Made");
+        let of_sets = stats.queries.iter().filter(|q| made(q.name));
         of_sets.map(|q| q.runs).sum::<u64>()
     };
     let (first_of_a, first_of_b) = (pull(&world, &a), pull(&world, &b));

@@ -73,11 +73,12 @@ struct Made {
 }
 
 /// Queries that run once for each proxy, workload or key of one.
-const OF_WORKLOADS: [&str; 9] = [
+const OF_WORKLOADS: [&str; 10] = [
     "ViewOf",
     "OneView",
     "TheOne<",
     "TypeSet",
+    "roots::Made",
     "InboundClusters",
     "inbound::Listeners",
     "InboundListener",
