@@ -36,6 +36,7 @@ use crate::remotes;
 use crate::supervisor::SourceStatus;
 use crate::writing::wanted;
 pub(crate) use mesh_config::page as mesh_page;
+use over_xds::Rights;
 pub(crate) use sync::time;
 
 /// What is said where there is no such page.
@@ -112,16 +113,22 @@ impl Page {
     }
 }
 
-/// The page of that name; the empty name is the index.
+/// The page of that name; the empty name is the index. Of connected proxies, those that the rights cover are found and named:
+/// which other pages who asks may have is for the caller.
 ///
 /// # Errors
 ///
 /// When there is no such page, or it needs something in the query that is not there.
-pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, PageError> {
+pub(crate) async fn page(
+    name: &str,
+    query: &str,
+    pages: &Arc<Pages>,
+    rights: &Rights,
+) -> Result<Page, PageError> {
     if let Some(why) = names::absent(name, query) {
         return Err(PageError::new(StatusCode::NOT_IMPLEMENTED, why));
     }
-    if let Some(shown) = of_proxies(name, query, pages).await? {
+    if let Some(shown) = of_proxies(name, query, pages, rights).await? {
         return Ok(Page::Json(shown));
     }
     if let Some(shown) = of_mesh(name, query, pages).await? {
@@ -133,7 +140,7 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         "certs" => Page::Json(pages.acme.get().map_or(Value::Null, |acme| acme.page())),
         "certz" => Page::Json(match parameter(query, "proxyID") {
             Some(proxy) => {
-                let found = connected(pages, proxy, |_, found| found).await?;
+                let found = connected(pages, proxy, rights, |_, found| found).await?;
                 certificates::of_proxy(&found)
             }
             None => pages.derive.ask(certificates::all).await?,
@@ -144,7 +151,7 @@ pub async fn page(name: &str, query: &str, pages: &Arc<Pages>) -> Result<Page, P
         "writing" => Page::Json(pages.writing.get().map_or(Value::Null, |w| w.page())),
         "analysis" => Page::Json(registry::analysis(&pages.analyst)),
         "engine" => Page::Json(pages.derive.ask(engine).await?),
-        "explain" => Page::Json(explain::page(query, pages).await?),
+        "explain" => Page::Json(explain::page(query, pages, rights).await?),
         "heap" => heap::page().await?,
         "log" => Page::Json(crate::levels::page()),
         "memory" => {
@@ -172,7 +179,9 @@ async fn of_proxies(
     name: &str,
     query: &str,
     pages: &Arc<Pages>,
+    rights: &Rights,
 ) -> Result<Option<Value>, PageError> {
+    let asked_for = || asked_for(query, pages, rights);
     let all = || pages.connections.all();
     Ok(Some(match name {
         "syncz" => {
@@ -181,21 +190,21 @@ async fn of_proxies(
         }
         "adsz" => sync::clients(&all()),
         "connections" => sync::connections(&all()),
-        "config_dump" => dumps::config_dump(&asked_for(query, pages).await?, query)?,
-        "edsz" => dumps::all_of(&asked_for(query, pages).await?, TypeUrl::Endpoint),
-        "ecdsz" => dumps::all_of(&asked_for(query, pages).await?, TypeUrl::Extension),
-        "ndsz" => dumps::name_table(&asked_for(query, pages).await?),
+        "config_dump" => dumps::config_dump(&asked_for().await?, query)?,
+        "edsz" => dumps::all_of(&asked_for().await?, TypeUrl::Endpoint),
+        "ecdsz" => dumps::all_of(&asked_for().await?, TypeUrl::Extension),
+        "ndsz" => dumps::name_table(&asked_for().await?),
         "sidecarz" => {
             let about = |state: &State, found: &ProxyRow| proxies::sight(state, &found.node);
-            let sight = about_one(query, pages, about).await?;
+            let sight = about_one(query, pages, rights, about).await?;
             let shown = tokio::task::spawn_blocking(move || proxies::sidecar(&sight)).await;
             shown.map_err(|_| Closed)?
         }
         "telemetryz" => {
             let about = |state: &State, found: &ProxyRow| proxies::telemetry(state, &found.node);
-            about_one(query, pages, about).await?
+            about_one(query, pages, rights, about).await?
         }
-        "instancesz" => instances(query, pages).await?,
+        "instancesz" => instances(query, pages, rights).await?,
         _ => return Ok(None),
     }))
 }
@@ -281,13 +290,16 @@ async fn of_snapshot(
 
 /// What the connected proxies serve, or the one that the query names. The derive thread is asked after few at a time, since
 /// every change waits for it.
-async fn instances(query: &str, pages: &Arc<Pages>) -> Result<Value, PageError> {
+async fn instances(query: &str, pages: &Arc<Pages>, rights: &Rights) -> Result<Value, PageError> {
     const AT_A_TIME: usize = 64;
     let nodes: Vec<Arc<Node>> = match parameter(query, "proxyID") {
-        Some(_) => vec![asked_for(query, pages).await?.node],
+        Some(_) => vec![asked_for(query, pages, rights).await?.node],
         None => {
-            let derived = pages.derive.ask(|state| {
-                let derived = state.proxies().filter(|p| p.view.is_some());
+            let rights = rights.clone();
+            let derived = pages.derive.ask(move |state| {
+                let derived = state
+                    .proxies()
+                    .filter(|p| p.view.is_some() && rights.cover(&p.node.namespace));
                 derived.map(|p| p.node).collect::<Vec<_>>()
             });
             derived.await?
@@ -305,21 +317,26 @@ async fn instances(query: &str, pages: &Arc<Pages>) -> Result<Value, PageError> 
 }
 
 /// The connected proxy that a query names.
-async fn asked_for(query: &str, pages: &Arc<Pages>) -> Result<ProxyRow, PageError> {
-    connected(pages, named(query)?, |_, found| found).await
+async fn asked_for(
+    query: &str,
+    pages: &Arc<Pages>,
+    rights: &Rights,
+) -> Result<ProxyRow, PageError> {
+    connected(pages, named(query)?, rights, |_, found| found).await
 }
 
 /// What there is to say of the connected proxy that a query names, of which something was derived.
 async fn about_one<T: Send + 'static>(
     query: &str,
     pages: &Arc<Pages>,
+    rights: &Rights,
     about: impl FnOnce(&State, &ProxyRow) -> T + Send + 'static,
 ) -> Result<T, PageError> {
     let known = |state: &State, found: ProxyRow| match found.view.is_some() {
         true => Some(about(state, &found)),
         false => None,
     };
-    let known = connected(pages, named(query)?, known).await?;
+    let known = connected(pages, named(query)?, rights, known).await?;
     known.ok_or_else(|| {
         let why = "nothing was derived for this proxy yet";
         PageError::new(StatusCode::SERVICE_UNAVAILABLE, why)
@@ -333,36 +350,48 @@ fn named(query: &str) -> Result<&str, PageError> {
     proxy.ok_or_else(|| PageError::new(StatusCode::BAD_REQUEST, which))
 }
 
-/// What there is to say of a connected proxy; of several with its name, of the one that came last.
+/// What there is to say of a connected proxy that the rights cover; of several with its name, of the one that came last.
 async fn connected<T: Send + 'static>(
     pages: &Arc<Pages>,
     proxy: &str,
+    rights: &Rights,
     about: impl FnOnce(&State, ProxyRow) -> T + Send + 'static,
 ) -> Result<T, PageError> {
     let wanted = proxy.to_owned();
+    let covering = rights.clone();
     let found = pages.derive.ask(move |state| {
-        let named = |p: &ProxyRow| *p.node.id == *wanted || proxy_name(&p.node) == wanted;
+        let named = |p: &ProxyRow| {
+            let is_called_so = *p.node.id == *wanted || proxy_name(&p.node) == wanted;
+            is_called_so && covering.cover(&p.node.namespace)
+        };
         match state.proxies().filter(named).last() {
             Some(proxy) => Ok(about(state, proxy)),
-            None => {
-                let names = state.proxies().map(|p| proxy_name(&p.node));
-                Err(names.collect::<BTreeSet<String>>())
-            }
+            None => Err(covered(state.proxies().map(|p| p.node), &covering)),
         }
     });
-    found
-        .await?
-        .map_err(|names| PageError::new(StatusCode::NOT_FOUND, not_connected(proxy, &names)))
+    found.await?.map_err(|names| {
+        let why = not_connected(proxy, &names, rights);
+        PageError::new(StatusCode::NOT_FOUND, why)
+    })
 }
 
-/// What to say of a proxy that is not connected: who is.
-fn not_connected(proxy: &str, connected: &BTreeSet<String>) -> String {
+/// What proxies are called, of those that the rights cover.
+fn covered(nodes: impl Iterator<Item = Arc<Node>>, rights: &Rights) -> BTreeSet<String> {
+    nodes
+        .filter(|node| rights.cover(&node.namespace))
+        .map(|node| proxy_name(&node))
+        .collect()
+}
+
+/// What to say of a proxy that is not connected: who is, of those that who asks may see.
+fn not_connected(proxy: &str, connected: &BTreeSet<String>, rights: &Rights) -> String {
     let names = || connected.iter().map(String::as_str);
     if let Some(near) = nearest(proxy, names()) {
         return format!("no proxy {proxy} is connected: did you mean {near}?");
     }
     match connected.len() {
-        0 => format!("no proxy {proxy} is connected, nor any other"),
+        0 if *rights == Rights::All => format!("no proxy {proxy} is connected, nor any other"),
+        0 => format!("no proxy {proxy} is connected, nor any other of its namespace"),
         1..=NAMED => {
             let names: Vec<&str> = names().collect();
             let names = names.join(", ");
@@ -434,7 +463,7 @@ mod tests {
     fn who_asks_for_a_proxy_that_is_not_connected_reads_which_are() {
         let said = |names: &[&str]| {
             let names = names.iter().map(|name| (*name).to_owned());
-            not_connected("front-v1.shop", &names.collect())
+            not_connected("front-v1.shop", &names.collect(), &Rights::All)
         };
         assert_eq!(
             said(&[]),
@@ -444,6 +473,33 @@ mod tests {
         assert!(said(&["db.data", "gateway.edge"]).ends_with("connected: db.data, gateway.edge"));
         let many = ["a.a", "b.b", "c.c", "d.d", "e.e", "f.f"];
         assert!(said(&many).contains("pilothouse proxy-status"));
+    }
+
+    #[test]
+    fn who_may_see_one_namespace_reads_no_name_of_another() {
+        let node = |name: &str, namespace: &str| {
+            let id = format!("sidecar~10.0.0.1~{name}.{namespace}~{namespace}.svc.cluster.local");
+            testkit::node(&json!({ "id": id }))
+        };
+        let said = |proxy: &str, nodes: &[Arc<Node>], rights: &Rights| {
+            not_connected(proxy, &covered(nodes.iter().cloned(), rights), rights)
+        };
+        let nodes = [
+            node("db-0", "payments"),
+            node("web", "evil"),
+            node("front", "shop"),
+        ];
+        let evil = Rights::Of(["evil".into()].into());
+        assert_eq!(
+            said("no.evil", &nodes, &evil),
+            "no proxy no.evil is connected; connected: web.evil"
+        );
+        assert_eq!(
+            said("db-1.payments", &nodes[..1], &evil),
+            "no proxy db-1.payments is connected, nor any other of its namespace"
+        );
+        let all = said("db-1.payments", &nodes[..1], &Rights::All);
+        assert!(all.ends_with("did you mean db-0.payments?"), "{all}");
     }
 
     #[test]

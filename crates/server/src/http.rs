@@ -27,6 +27,7 @@ use xds::TypeUrl;
 use crate::acme::{self, Acme};
 use crate::analysis::Analyst;
 use crate::debug;
+use crate::debug::over_xds::Rights;
 use crate::derive::Derive;
 use crate::findings::Findings;
 use crate::levels;
@@ -216,6 +217,7 @@ async fn answer(
                 path.trim_start_matches("/debug").trim_matches('/'),
                 &query,
                 &pages,
+                &Rights::All,
             )
             .await
             {

@@ -222,6 +222,18 @@ async fn who_asks_over_xds_is_told_what_its_namespace_may_know() {
         let answer = asked(xds, token, type_url, &[name]).await;
         assert_eq!(answer.err().as_deref(), refused, "{name}");
     }
+    // Of a proxy that is not connected, the answer names those alone that the asker may see.
+    for (token, absent, is_named) in [
+        (own, "fronts.shop", true),
+        (other, "front.bank", false),
+        (root, "front.bank", true),
+    ] {
+        let token = Some(("authorization", token));
+        let name = format!("edsz?proxyID={absent}");
+        let answer = asked(xds, token, PAGE, &[&*name]).await.unwrap();
+        let said = String::from_utf8(answer.resources[0].value.clone()).unwrap();
+        assert_eq!(said.contains("front.shop"), is_named, "{said}");
+    }
     // What a proxy of this machine passes on comes from anywhere.
     let passed_on = Some(("x-forwarded-for", "192.0.2.1"));
     let refused = asked(xds, passed_on, STATUS, &[]).await.unwrap_err();

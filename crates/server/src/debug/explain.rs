@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use xds::TypeUrl;
 
+use super::over_xds::Rights;
 use super::{PageError, connected};
 use crate::http::Pages;
 
@@ -30,7 +31,11 @@ const TARGETS: usize = 64;
 static ASKING: Semaphore = Semaphore::const_new(1);
 
 /// The page.
-pub(super) async fn page(query: &str, pages: &Arc<Pages>) -> Result<Value, PageError> {
+pub(super) async fn page(
+    query: &str,
+    pages: &Arc<Pages>,
+    rights: &Rights,
+) -> Result<Value, PageError> {
     let query = Query::parse(query);
     let bad = |message: &str| PageError::new(StatusCode::BAD_REQUEST, message);
     let proxy = query.get("proxyID");
@@ -54,7 +59,7 @@ pub(super) async fn page(query: &str, pages: &Arc<Pages>) -> Result<Value, PageE
         let message = "another question is being answered; ask again";
         return Err(PageError::new(StatusCode::TOO_MANY_REQUESTS, message));
     };
-    let (snapshot, node) = connected(pages, proxy, |state, proxy| {
+    let (snapshot, node) = connected(pages, proxy, rights, |state, proxy| {
         (state.store().snapshot(), proxy.node)
     })
     .await?;

@@ -216,23 +216,26 @@ impl Shared {
                 listed.map_err(defect)
             }
             Question::Dump { proxy, rights } => {
-                let found = connected(&self.pages, &proxy, |_, found| found).await;
+                let found = connected(&self.pages, &proxy, &rights, |_, found| found).await;
                 // One that is not connected has nothing.
-                let Some(found) = found.ok().filter(|p| rights.cover(&p.node.namespace)) else {
+                let Ok(found) = found else {
                     return Ok(Vec::new());
                 };
                 let dumped = tokio::task::spawn_blocking(move || resources::dump(&found));
                 dumped.await.map_err(defect)
             }
-            Question::Page(name) => Ok(vec![resources::page(self.page(&name).await)]),
+            Question::Page { name, rights } => {
+                let page = self.page(&name, &rights).await;
+                Ok(vec![resources::page(page)])
+            }
         }
     }
 
     /// The body of a page, in istiod's words where istioctl looks for them.
-    async fn page(&self, name: &str) -> Vec<u8> {
+    async fn page(&self, name: &str, rights: &Rights) -> Vec<u8> {
         let (name, query) = name.split_once('?').unwrap_or((name, ""));
         let name = name.trim_matches('/');
-        match page(name, query, &self.pages).await {
+        match page(name, query, &self.pages, rights).await {
             Ok(found) => found.into_body().unwrap_or_else(PageError::into_body),
             Err(_) if !is_page(name) => b"404 page not found\n".to_vec(),
             Err(error)

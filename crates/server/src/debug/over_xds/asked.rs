@@ -91,8 +91,13 @@ pub(super) enum Question {
         /// Of the asker.
         rights: Rights,
     },
-    /// A page: path and query.
-    Page(String),
+    /// A page, with what it says of proxies that the rights cover.
+    Page {
+        /// Its path and query.
+        name: String,
+        /// Of the asker.
+        rights: Rights,
+    },
 }
 
 impl Question {
@@ -121,7 +126,7 @@ impl Question {
                 proxy: name,
                 rights,
             },
-            _ => Question::Page(name),
+            _ => Question::Page { name, rights },
         })
     }
 }

@@ -63,7 +63,7 @@ impl Rights {
     }
 
     /// Whether they cover the proxies of a namespace.
-    pub(super) fn cover(&self, namespace: &Namespace) -> bool {
+    pub(in crate::debug) fn cover(&self, namespace: &Namespace) -> bool {
         match self {
             Rights::All => true,
             Rights::Of(namespaces) => namespaces.contains(namespace),
