@@ -115,6 +115,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "incr",
             "mesh",
             "policy",
+            "validate",
             "proto-istio",
         ],
     ),
