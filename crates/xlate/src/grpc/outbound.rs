@@ -2,6 +2,7 @@
 //!
 //! Istio: pilot/pkg/networking/grpcgen/lds.go buildOutboundListeners, 1.32.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, Query};
@@ -10,10 +11,11 @@ use mesh::address::{additional, socket};
 use mesh::capabilities::name;
 use mesh::cluster_names;
 use mesh::proxy::Traits;
-use mesh::scope::{ScopeKey, ScopeOf};
+use mesh::root::is_root;
+use mesh::scope::{ScopeKey, ScopeOf, SidecarScope};
 use mesh::services::Addressing;
 use model::diagnostic::Diagnostic;
-use model::service::{Port, Service};
+use model::service::{Port, Resolution, Service};
 use policy::filters;
 use prost::{Message, Name};
 use proto_envoy::envoy::config::listener::v3::{ApiListener, Listener};
@@ -74,6 +76,36 @@ impl GrpcClient {
     }
 }
 
+/// The names that Services of Kubernetes keep to themselves in their namespace: their hosts, what these are called for short, and
+/// what their Pods are called.
+#[derive(Default)]
+struct Kept {
+    names: BTreeSet<String>,
+    /// Those below which Pods have names.
+    headless: BTreeSet<String>,
+}
+
+impl Kept {
+    fn of(client: &GrpcClient, scope: &SidecarScope) -> Self {
+        let mut kept = Self::default();
+        for service in scope.own_services() {
+            let mut names = client.short_names(&service.host);
+            names.push(service.host.to_string());
+            if service.resolution == Resolution::Passthrough {
+                kept.headless.extend(names.iter().cloned());
+            }
+            kept.names.extend(names);
+        }
+        kept
+    }
+
+    fn has(&self, host: &str) -> bool {
+        let mut above =
+            std::iter::successors(host.split_once('.'), |(_, rest)| rest.split_once('.'));
+        self.names.contains(host) || above.any(|(_, above)| self.headless.contains(above))
+    }
+}
+
 /// The listeners of a client.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Listeners(pub(super) Hashed<GrpcClient>);
@@ -92,12 +124,18 @@ impl Query<Snapshot> for Listeners {
             };
             (*cx.query(&key)).clone()
         };
+        let kept = Kept::of(client, &scope);
+        let services = scope.services.iter().filter(|service| {
+            let of = &service.namespace;
+            let is_foreign = *of != client.scope.namespace && !is_root(cx, of);
+            !(is_foreign && kept.has(&service.host))
+        });
         let mut found: Vec<Arc<Resource>> = Vec::new();
-        for service in scope.services.iter() {
+        for service in services.clone() {
             found.extend(named(service, None).iter().cloned());
         }
         // A service that is called so stays ahead of those that are so for short.
-        for service in scope.services.iter() {
+        for service in services {
             for short in client.short_names(&service.host) {
                 found.extend(named(service, Some(short)).iter().cloned());
             }

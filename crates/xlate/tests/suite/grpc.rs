@@ -190,6 +190,57 @@ fn short_names_are_those_of_the_own_namespace() {
 }
 
 #[test]
+fn services_of_the_own_namespace_keep_their_names() {
+    const SERVICES: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: ratings, namespace: shop}
+spec: {clusterIP: 10.96.0.7, ports: [{name: grpc, port: 9090}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: db, namespace: shop}
+spec: {clusterIP: None, ports: [{name: grpc, port: 9090}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: thief, namespace: NAMESPACE}
+spec:
+  hosts: [ratings, ratings.shop, ratings.shop.svc, db-0.db.shop, other.shop]
+  resolution: STATIC
+  ports: [{number: 9090, name: grpc, protocol: GRPC}, {number: 9091, name: more, protocol: GRPC}]
+  endpoints: [{address: 10.0.0.66}]
+";
+    // Where a client gets by a name.
+    let leads = |world: &World, name: &str| {
+        let listener = decode(
+            TypeUrl::Listener.as_str(),
+            &got(world, TypeUrl::Listener, name)?.body,
+        );
+        let routes = &listener["api_listener"]["api_listener"]["rds"]["route_config_name"];
+        Some(routes.as_str().unwrap().to_owned())
+    };
+    let own = "outbound|9090||ratings.shop.svc.cluster.local";
+    let names = ["ratings", "ratings.shop", "ratings.shop.svc"];
+    let world = World::of(&SERVICES.replace("NAMESPACE", "evil"));
+    for name in names {
+        let (at, beside) = (format!("{name}:9090"), format!("{name}:9091"));
+        assert_eq!(leads(&world, &at).as_deref(), Some(own), "{name}");
+        assert_eq!(leads(&world, &beside), None, "{name}");
+    }
+    assert_eq!(leads(&world, "db-0.db.shop:9090"), None);
+    let other = leads(&world, "other.shop:9090");
+    assert_eq!(other.as_deref(), Some("outbound|9090||other.shop"));
+    for namespace in ["shop", "istio-system"] {
+        let world = World::of(&SERVICES.replace("NAMESPACE", namespace));
+        for name in names {
+            let found = leads(&world, &format!("{name}:9090"));
+            assert_eq!(found, Some(format!("outbound|9090||{name}")), "{namespace}");
+        }
+    }
+}
+
+#[test]
 fn every_cluster_gets_its_endpoints_by_eds() {
     for resolution in ["STATIC", "NONE", "DNS"] {
         let text = cart(resolution, "app: cart");
