@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use incr::Cx;
+use mesh::gateways::HostsOfOthers;
+use mesh::machine;
+use mesh::virtual_service::HeadOf;
 use model::closed::NO_CREDENTIAL;
 use model::derived::{Derived, Semantics};
 use model::kinds::AnyObject;
-use model::kinds::istio::{DestinationRule, Gateway, VirtualService};
+use model::kinds::istio::{DestinationRule, Gateway, ServiceEntry, VirtualService};
 use model::labels::Labels;
 use model::object::{Meta, Object};
 use proto_istio::networking::client_tls_settings::TlSmode;
@@ -29,9 +32,27 @@ pub(crate) fn shown(cx: &Cx<'_, Snapshot>, object: AnyObject) -> Option<AnyObjec
     Some(match object {
         AnyObject::DestinationRule(rule) => AnyObject::DestinationRule(destination_rule(cx, rule)),
         AnyObject::Gateway(gateway) => AnyObject::Gateway(self::gateway(gateway)?),
-        AnyObject::VirtualService(rule) => AnyObject::VirtualService(virtual_service(cx, rule)),
+        AnyObject::VirtualService(rule) => AnyObject::VirtualService(virtual_service(cx, rule)?),
+        AnyObject::ServiceEntry(entry) => AnyObject::ServiceEntry(service_entry(cx, entry)),
+        AnyObject::WorkloadEntry(entry) => {
+            let left_out = machine::of_workload(&cx.settings().features, &entry);
+            return left_out
+                .is_none()
+                .then_some(AnyObject::WorkloadEntry(entry));
+        }
         other => other,
     })
+}
+
+/// Without the endpoints on the machine of whoever connects, which are left out here.
+fn service_entry(
+    cx: &Cx<'_, Snapshot>,
+    mut entry: Arc<Object<ServiceEntry>>,
+) -> Arc<Object<ServiceEntry>> {
+    if let Some(spec) = machine::without_left_out(&cx.settings().features, &entry) {
+        Arc::make_mut(&mut entry).spec = spec;
+    }
+    entry
 }
 
 /// With its host written out, as istiod serves it, and closed where it is closed here.
@@ -94,7 +115,8 @@ fn gateway(mut gateway: Arc<Object<Gateway>>) -> Option<Arc<Object<Gateway>>> {
 fn virtual_service(
     cx: &Cx<'_, Snapshot>,
     mut rule: Arc<Object<VirtualService>>,
-) -> Arc<Object<VirtualService>> {
+) -> Option<Arc<Object<VirtualService>>> {
+    without_foreign(cx, &mut rule)?;
     let mut marks = Vec::new();
     let derived = rule.meta.derived.clone();
     match derived.as_ref().map(|derived| &derived.semantics) {
@@ -111,7 +133,29 @@ fn virtual_service(
     mark(&mut shown.meta, marks);
     let templates = cx.settings().features.secret_templates;
     routes::enforceable(&mut shown.spec, derived.as_deref(), templates);
-    rule
+    Some(rule)
+}
+
+/// Leaves out of a rule what it says of hosts of others, which does not apply here; `None` where it has no other.
+fn without_foreign(cx: &Cx<'_, Snapshot>, rule: &mut Arc<Object<VirtualService>>) -> Option<()> {
+    let name = rule.meta.name.clone();
+    let foreign = cx.query(&HostsOfOthers(name.clone()));
+    if foreign.is_empty() {
+        return Some(());
+    }
+    let head = (*cx.query(&HeadOf(name))).clone()?;
+    let spec = &mut Arc::make_mut(rule).spec;
+    // The head has the hosts in the same order, with short names written out.
+    let stated = std::mem::take(&mut spec.hosts).into_iter();
+    let own = stated.zip(head.hosts.iter());
+    let own = own.filter(|(_, host)| !foreign.contains(&**host));
+    spec.hosts = own.map(|(stated, _)| stated).collect();
+    let is_foreign = |name: &String| foreign.contains(name.as_str());
+    spec.tls.retain(|route| {
+        let mut names = route.r#match.iter().flat_map(|stated| &stated.sni_hosts);
+        !names.any(is_foreign)
+    });
+    (!spec.hosts.is_empty()).then_some(())
 }
 
 /// The objects that an object was made of, as `Kind/name.namespace`.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use mcp::{Resource, kinds};
+use mesh::machine;
 use mesh::services::{Addressing, EndpointsOf, OfHost, VisibleTo};
 use mesh::view::Families;
 use model::change::ServiceKey;
@@ -68,7 +69,7 @@ impl Query<Snapshot> for Synthetic {
 }
 
 fn spec(cx: &Cx<'_, Snapshot>, service: &Service, endpoints: &[Endpoint]) -> ServiceEntry {
-    let (resolution, endpoints) = resolved(service, endpoints);
+    let (resolution, endpoints) = resolved(cx, service, endpoints);
     let addressing = Addressing {
         cluster: cx.settings().cluster.clone(),
         families: Families { v4: true, v6: true },
@@ -76,7 +77,8 @@ fn spec(cx: &Cx<'_, Snapshot>, service: &Service, endpoints: &[Endpoint]) -> Ser
         dual_stack: true,
     };
     let addresses = addressing.all(service);
-    let selects = endpoints.is_empty() && !service.selector.is_empty();
+    let has_workloads = service.kube.external_name.is_empty() && !service.selector.is_empty();
+    let selects = endpoints.is_empty() && has_workloads;
     let selector = selects.then(|| WorkloadSelector {
         labels: pairs(&service.selector).collect(),
     });
@@ -107,9 +109,18 @@ fn spec(cx: &Cx<'_, Snapshot>, service: &Service, endpoints: &[Endpoint]) -> Ser
 }
 
 /// How the addresses behind a service are found, and which they are.
-fn resolved(service: &Service, endpoints: &[Endpoint]) -> (Stated, Vec<WorkloadEntry>) {
+fn resolved(
+    cx: &Cx<'_, Snapshot>,
+    service: &Service,
+    endpoints: &[Endpoint],
+) -> (Stated, Vec<WorkloadEntry>) {
     let external = &service.kube.external_name;
     if !external.is_empty() {
+        let ports = service.ports.iter().map(|port| port.number);
+        let is_allowed = machine::allows(&cx.settings().features, &service.namespace);
+        if !is_allowed && machine::is_left_out(external, ports) {
+            return (Stated::Static, Vec::new());
+        }
         let target = WorkloadEntry {
             address: external.to_string(),
             ..WorkloadEntry::default()

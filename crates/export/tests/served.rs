@@ -1,31 +1,19 @@
 //! What other control planes are served of objects, read as they would read it.
 
+mod support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use mcp::{Resource, mesh_config};
+use mcp::mesh_config;
 use model::edge::{AddressRules, EdgeRoute, Mcp, Transport};
 use model::parse::{Validation, parse};
 use model::{Change, Kind, Owner};
 use pilothouse_export::Exported;
 use serde_json::{Value, json};
+use support::served;
 use testkit::{World, settings};
-
-/// The objects of a kind as manifests, by name.
-fn served(world: &World, kind: Kind) -> BTreeMap<String, Value> {
-    let items = world.get(&Exported::Kind(kind));
-    let read = items.iter().map(|item| {
-        let resource = Resource::decode(&item.resource).expect("what is served is read");
-        let document = resource.document(kind).expect("it is of the kind");
-        assert_eq!(
-            *item.name,
-            *format!("{}/{}", resource.namespace, resource.name)
-        );
-        (item.name.to_string(), document.json)
-    });
-    read.collect()
-}
 
 /// Whether the only match of a closed route takes a path by its expression.
 fn takes(route: &Value, path: &str) -> bool {

@@ -6,6 +6,7 @@ mod author;
 mod below;
 mod bind;
 mod charge;
+mod elsewhere;
 mod held;
 mod home;
 mod merge;
@@ -33,6 +34,7 @@ use crate::proxy::Traits;
 use crate::reserved::Reserved;
 
 pub use charge::GatewaysOver;
+pub use elsewhere::HostsOfOthers;
 pub use owned::{NotOwnedAt, Owners, OwnersAt, routed};
 pub use redirects::{Redirects, RefusedRedirects};
 pub use server::{is_http, is_passthrough, is_tls, terminates_https};

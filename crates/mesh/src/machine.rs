@@ -7,6 +7,7 @@
 //!
 //! A name that resolves to loopback is not seen here, so names have no ports that Envoy and its agent listen on.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use model::own_port::is_answered;
 use model::service::{Address, Endpoint};
 use model::settings::Features;
 use model::special::is_special_host;
+use proto_istio::networking::ServicePort;
 use proto_istio::networking::service_entry::Resolution as By;
 
 use crate::address::UNIX_PREFIX;
@@ -62,6 +64,11 @@ fn is_local_at(host: &str, port: u16) -> bool {
         && (is_special_host(host) || is_answered(port) && host.parse::<IpAddr>().is_err())
 }
 
+/// Whether an address is left out of what leads to one of these ports.
+pub fn is_left_out(address: &str, ports: impl IntoIterator<Item = u16>) -> bool {
+    fault(address, ports.into_iter().any(is_answered)).is_some()
+}
+
 /// What an address is, where it is left out. `own_port`: some port there is one of Envoy's or its agent's.
 fn fault(address: &str, own_port: bool) -> Option<&'static str> {
     if address.starts_with(UNIX_PREFIX) {
@@ -75,36 +82,114 @@ fn fault(address: &str, own_port: bool) -> Option<&'static str> {
         .then_some("may lead each proxy to its own machine, where Envoy listens on that port")
 }
 
+/// An address of a ServiceEntry that is left out.
+struct LeftOut<'e> {
+    address: &'e str,
+    why: &'static str,
+    place: Place,
+}
+
+/// Where it is stated.
+enum Place {
+    /// In the list of endpoints.
+    Endpoint(usize),
+    /// As a host that proxies resolve.
+    Host(usize),
+}
+
+/// Whether a port is one of Envoy's or its agent's.
+fn is_own(port: u32) -> bool {
+    u16::try_from(port).is_ok_and(is_answered)
+}
+
+/// Whether that is what a port of a ServiceEntry leads to.
+fn leads_to_own(port: &ServicePort) -> bool {
+    match port.target_port {
+        0 => is_own(port.number),
+        target => is_own(target),
+    }
+}
+
+/// What of a ServiceEntry is left out, where its namespace may have no such endpoints.
+fn left_out(spec: &ServiceEntry) -> impl Iterator<Item = LeftOut<'_>> {
+    let own_port = spec.ports.iter().any(leads_to_own);
+    let by_host = spec.endpoints.is_empty()
+        && spec.workload_selector.is_none()
+        && matches!(spec.resolution(), By::Dns | By::DnsRoundRobin);
+    let stated = spec.endpoints.iter().enumerate();
+    let stated = stated.filter_map(move |(at, endpoint)| {
+        let own_port = own_port || endpoint.ports.values().any(|port| is_own(*port));
+        Some(LeftOut {
+            address: &endpoint.address,
+            why: fault(&endpoint.address, own_port)?,
+            place: Place::Endpoint(at),
+        })
+    });
+    let hosts = spec.hosts.iter().enumerate().filter(move |_| by_host);
+    let hosts = hosts.filter_map(move |(at, host)| {
+        Some(LeftOut {
+            address: host,
+            why: fault(host, own_port)?,
+            place: Place::Host(at),
+        })
+    });
+    stated.chain(hosts)
+}
+
 /// What of a ServiceEntry's endpoints is left out: the first, and how many there are.
 pub fn of_entry(features: &Features, entry: &Object<ServiceEntry>) -> Option<Diagnostic> {
     if allows_entry(features, entry) {
         return None;
     }
-    let spec = &entry.spec;
-    let is_own = |port: u32| u16::try_from(port).is_ok_and(is_answered);
-    let own_port = spec.ports.iter().any(|port| match port.target_port {
-        0 => is_own(port.number),
-        target => is_own(target),
-    });
-    let by_host = spec.endpoints.is_empty()
-        && spec.workload_selector.is_none()
-        && matches!(spec.resolution(), By::Dns | By::DnsRoundRobin);
-    let stated = spec.endpoints.iter().enumerate();
-    let stated = stated.filter_map(|(at, endpoint)| {
-        let own_port = own_port || endpoint.ports.values().any(|port| is_own(*port));
-        let why = fault(&endpoint.address, own_port)?;
-        Some((&endpoint.address, why, "endpoints", at, ".address"))
-    });
-    let hosts = spec.hosts.iter().enumerate().filter(|_| by_host);
-    let hosts = hosts.filter_map(|(at, host)| {
-        let why = fault(host, own_port)?;
-        Some((host, why, "hosts", at, ""))
-    });
-    let all = stated.chain(hosts);
-    let all = all.map(|(address, why, list, at, field)| {
-        (&**address, why, format!("spec.{list}[{at}]{field}"))
+    let all = left_out(&entry.spec).map(|left_out| {
+        let path = match left_out.place {
+            Place::Endpoint(at) => format!("spec.endpoints[{at}].address"),
+            Place::Host(at) => format!("spec.hosts[{at}]"),
+        };
+        (left_out.address, left_out.why, path)
     });
     first_of(entry, all)
+}
+
+/// A ServiceEntry without what is left out, for who resolves it elsewhere; `None` where that is nothing. One of which no endpoint is
+/// left has none: neither hosts nor workloads are looked up instead.
+pub fn without_left_out(features: &Features, entry: &Object<ServiceEntry>) -> Option<ServiceEntry> {
+    if allows_entry(features, entry) {
+        return None;
+    }
+    let mut endpoints = BTreeSet::new();
+    let mut is_found_by_host = false;
+    for left_out in left_out(&entry.spec) {
+        match left_out.place {
+            Place::Endpoint(at) => {
+                endpoints.insert(at);
+            }
+            Place::Host(_) => is_found_by_host = true,
+        }
+    }
+    // What the workloads are is not known here: one may be a name.
+    let selects = entry.spec.workload_selector.is_some();
+    let selects_own = selects && entry.spec.ports.iter().any(leads_to_own);
+    if endpoints.is_empty() && !is_found_by_host && !selects_own {
+        return None;
+    }
+    let mut spec = entry.spec.clone();
+    let stated = std::mem::take(&mut spec.endpoints).into_iter().enumerate();
+    let others = stated.filter(|(at, _)| !endpoints.contains(at));
+    spec.endpoints = others.map(|(_, endpoint)| endpoint).collect();
+    if selects_own {
+        spec.ports.retain(|port| !leads_to_own(port));
+    }
+    let is_left = match selects && endpoints.is_empty() {
+        true => !spec.ports.is_empty(),
+        false => !spec.endpoints.is_empty(),
+    };
+    if !is_left {
+        spec.ports.clone_from(&entry.spec.ports);
+        spec.workload_selector = None;
+        spec.set_resolution(By::Static);
+    }
+    Some(spec)
 }
 
 /// What of the endpoints of a part of a Service is left out, as [`of_entry`]. Only files have such: Kubernetes refuses them.
@@ -150,7 +235,8 @@ pub fn of_workload(features: &Features, entry: &Object<WorkloadEntry>) -> Option
         return None;
     }
     let address = &entry.spec.address;
-    let why = fault(address, false)?;
+    let own_port = entry.spec.ports.values().any(|port| is_own(*port));
+    let why = fault(address, own_port)?;
     let told = about(
         entry,
         code::LOCAL_ENDPOINT,

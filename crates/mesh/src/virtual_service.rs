@@ -35,6 +35,7 @@ use owned::Foreign;
 
 pub use delegate::find as delegate;
 pub use destinations::{Destinations, DestinationsOf};
+pub(crate) use owned::ForeignInMesh;
 pub use owned::NotOwnedInMesh;
 pub use resolve::host_name;
 pub use spec::RuleSpec;

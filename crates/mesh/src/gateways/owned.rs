@@ -56,15 +56,7 @@ impl Query<Snapshot> for ClaimsAt {
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
         let mut owners = Owners::default();
         for selected in select::select(cx, &self.0) {
-            let gateway = &selected.gateway;
-            owners.claimed_by(cx, gateway);
-            let lists = cx.query(&VirtualServicesFor {
-                namespace: self.0.namespace.clone(),
-                gateway: gateway.meta.name.to_string().into(),
-            });
-            for head in lists.in_order().into_iter().flatten() {
-                owners.claimed_for(cx, gateway, head);
-            }
+            owners.take_in(cx, &selected.gateway, &self.0.namespace);
         }
         Arc::new(owners)
     }
@@ -101,6 +93,23 @@ pub(super) fn given_to<'h>(namespaces: &For<'h>) -> Option<&'h str> {
 }
 
 impl Owners {
+    /// Takes in what is claimed at a Gateway: by itself, and by the VirtualServices that name it, of those that a namespace sees.
+    pub(super) fn take_in(
+        &mut self,
+        cx: &Cx<'_, Snapshot>,
+        gateway: &Object<Gateway>,
+        viewer: &Namespace,
+    ) {
+        self.claimed_by(cx, gateway);
+        let lists = cx.query(&VirtualServicesFor {
+            namespace: viewer.clone(),
+            gateway: gateway.meta.name.to_string().into(),
+        });
+        for head in lists.in_order().into_iter().flatten() {
+            self.claimed_for(cx, gateway, head);
+        }
+    }
+
     /// Takes in what the servers of a Gateway claim.
     fn claimed_by(&mut self, cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>) {
         let author = Author::of_gateway(gateway);
@@ -221,6 +230,18 @@ impl Owners {
 
     /// The findings about a rule that takes connections for names of others.
     fn names_refused(&self, cx: &Cx<'_, Snapshot>, head: &VirtualServiceHead) -> Vec<Diagnostic> {
+        let refused = self.names_of_others(cx, head).into_iter();
+        let refused =
+            refused.map(|(at, _, why)| finding(head, &why).at(format!("spec.tls[{at}].match")));
+        refused.collect()
+    }
+
+    /// The names of others for which a rule takes connections: the place of the route, the name, and why it is others'.
+    fn names_of_others(
+        &self,
+        cx: &Cx<'_, Snapshot>,
+        head: &VirtualServiceHead,
+    ) -> Vec<(usize, Arc<str>, String)> {
         let rule = cx.query(&VirtualServiceOf(head.name.clone()));
         let routes = rule
             .iter()
@@ -231,9 +252,33 @@ impl Owners {
         });
         let refused = names.filter_map(|(at, name)| {
             let why = self.refuses_rule(cx, head, name)?;
-            Some(finding(head, &why).at(format!("spec.tls[{at}].match")))
+            Some((at, name.as_str().into(), why))
         });
         refused.collect()
+    }
+
+    /// What of a rule is about hosts of others at a Gateway: the hosts that it states, and names of connections.
+    pub(super) fn refused(
+        &self,
+        cx: &Cx<'_, Snapshot>,
+        gateway: &Object<Gateway>,
+        head: &VirtualServiceHead,
+    ) -> BTreeSet<Arc<str>> {
+        let mut refused = BTreeSet::new();
+        for server in &gateway.spec.servers {
+            for common in in_common(&server.hosts, head) {
+                if !self.lets(cx, head, common) {
+                    let stated = head.hosts.iter();
+                    let covering = stated.filter(|host| model::host::subset_of(common, host));
+                    refused.extend(covering.cloned());
+                }
+            }
+        }
+        if head.layer4 {
+            let names = self.names_of_others(cx, head).into_iter();
+            refused.extend(names.map(|(_, name, _)| name));
+        }
+        refused
     }
 }
 

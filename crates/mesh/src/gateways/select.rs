@@ -94,10 +94,10 @@ pub(super) enum Reached {
 
 /// Every Gateway, oldest first.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct AllGateways;
+pub(super) struct AllGateways;
 
 /// Gateways as a value: equal where generation sees no difference.
-struct Gateways(Vec<Arc<Object<Gateway>>>);
+pub(super) struct Gateways(pub(super) Vec<Arc<Object<Gateway>>>);
 
 impl PartialEq for Gateways {
     fn eq(&self, other: &Self) -> bool {

@@ -197,6 +197,34 @@ impl<'n> Foreign<'n> {
     }
 }
 
+/// The hosts of others that rules of the mesh name, as the root namespace sees them: by rule, their places and why they are others'.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct ForeignInMesh;
+
+impl Query<Snapshot> for ForeignInMesh {
+    type Value = Arc<BTreeMap<ObjectName, Vec<(usize, String)>>>;
+
+    fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
+        let mut found = BTreeMap::new();
+        if !cx.settings().features.owned_hosts {
+            return Arc::new(found);
+        }
+        let root = Namespace::from(cx.settings().mesh.root_namespace.as_str());
+        let heads = cx.query(&AllHeads);
+        let foreign = Foreign::of(cx, &root, &heads);
+        for head in heads.iter() {
+            let hosts = head.hosts.iter().enumerate();
+            let refused =
+                hosts.filter_map(|(at, host)| Some((at, foreign.refusal(cx, head, host)?)));
+            let refused: Vec<(usize, String)> = refused.collect();
+            if !refused.is_empty() {
+                found.insert(head.name.clone(), refused);
+            }
+        }
+        Arc::new(found)
+    }
+}
+
 /// The rules of the mesh that name hosts of others, as the root namespace sees them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NotOwnedInMesh;
@@ -205,22 +233,14 @@ impl Query<Snapshot> for NotOwnedInMesh {
     type Value = Arc<[Diagnostic]>;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Self::Value {
-        if !cx.settings().features.owned_hosts {
-            return Arc::default();
-        }
-        let root = Namespace::from(cx.settings().mesh.root_namespace.as_str());
-        let heads = cx.query(&AllHeads);
-        let foreign = Foreign::of(cx, &root, &heads);
+        let foreign = cx.query(&ForeignInMesh);
         let mut found = Vec::new();
-        for head in heads.iter() {
-            for (at, host) in head.hosts.iter().enumerate() {
-                let Some(why) = foreign.refusal(cx, head, host) else {
-                    continue;
-                };
-                let home = head.namespace();
+        for (name, refused) in foreign.iter() {
+            for (at, why) in refused {
+                let home = &name.namespace;
                 let why = format!("it applies to sidecars of {home} alone: {why}");
                 let (kind, code) = (Kind::VirtualService, code::NOT_OWNED);
-                let finding = about_named(kind, &head.name, code, Severity::Warning, why);
+                let finding = about_named(kind, name, code, Severity::Warning, why);
                 found.push(finding.at(format!("spec.hosts[{at}]")));
             }
         }
