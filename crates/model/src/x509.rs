@@ -57,6 +57,8 @@ pub enum Fault {
     NotAPair,
     /// The key in the certificate is one that Envoy does not take.
     WeakKey,
+    /// The key in the certificate is so long that each handshake with it holds up a proxy.
+    LongKey,
     /// A certificate beside the first one cannot be read.
     BrokenCertificate,
     /// What stands with the certificate as an OCSP response is none about it.
@@ -77,6 +79,9 @@ impl Fault {
             Self::NotAPair => "holds a certificate and the private key of another",
             Self::WeakKey => {
                 "holds a certificate whose key is neither RSA of 2048 bits or more nor ECDSA with P-256, P-384 or P-521"
+            }
+            Self::LongKey => {
+                "holds a certificate whose RSA key has more than 4096 bits: each handshake with it would hold up whoever shares the proxy"
             }
             Self::BrokenCertificate => "holds a certificate in PEM that cannot be read",
             Self::NotItsStaple => "holds an OCSP response that is none about its certificate",
@@ -112,6 +117,9 @@ pub fn check_pair(chain: &[u8], key: &[u8]) -> Result<(), Fault> {
     }
     if !leaf.key.is_strong() {
         return Err(Fault::WeakKey);
+    }
+    if leaf.key.is_long() {
+        return Err(Fault::LongKey);
     }
     all_readable(chain)
 }

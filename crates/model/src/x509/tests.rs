@@ -94,6 +94,23 @@ fn keys_that_envoy_does_not_take_are_weak() {
 }
 
 #[test]
+fn keys_that_hold_up_a_proxy_are_long() {
+    let most = (
+        include_str!("keys/rsa4096.crt"),
+        include_str!("keys/rsa4096.key"),
+    );
+    let more = (
+        include_str!("keys/rsa5120.crt"),
+        include_str!("keys/rsa5120.key"),
+    );
+    assert_eq!(pair(most.0, most.1), Ok(()));
+    assert_eq!(pair(more.0, more.1), Err(Fault::LongKey));
+    assert_eq!(pair(more.0, most.1), Err(Fault::NotAPair));
+    // Nothing is signed with a root.
+    assert_eq!(check_roots(more.0.as_bytes(), None), Ok(()));
+}
+
+#[test]
 fn a_certificate_behind_the_first_is_one() {
     let broken = "-----BEGIN CERTIFICATE-----
 AAAA

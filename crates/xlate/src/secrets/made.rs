@@ -123,11 +123,17 @@ impl Query<Snapshot> for SecretOf {
 impl SecretOf {
     fn made(&self, content: tls::secret::Type, verdict: Result<(), Fault>, of: ObjectKey) -> Made {
         let fault = verdict.err();
-        // Envoy would refuse it, and with it whatever else came in the same response. What cannot be read at all goes
-        // out all the same, as from istiod.
+        // Envoy would refuse it, and with it whatever else came in the same response, or take too long over each
+        // handshake. What cannot be read at all goes out all the same, as from istiod.
         let held_back = matches!(
             fault,
-            Some(Fault::NotAPair | Fault::WeakKey | Fault::BrokenCertificate | Fault::NoStaple)
+            Some(
+                Fault::NotAPair
+                    | Fault::WeakKey
+                    | Fault::LongKey
+                    | Fault::BrokenCertificate
+                    | Fault::NoStaple
+            )
         );
         let name = &self.credential.name;
         let secret = || tls::Secret {

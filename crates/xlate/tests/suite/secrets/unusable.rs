@@ -51,6 +51,10 @@ fn what_envoy_does_not_take_of_a_certificate_is_not_sent() {
         include_str!("../../../../model/src/x509/keys/rsa1024.crt"),
         include_str!("../../../../model/src/x509/keys/rsa1024.key"),
     );
+    const LONG: (&str, &str) = (
+        include_str!("../../../../model/src/x509/keys/rsa5120.crt"),
+        include_str!("../../../../model/src/x509/keys/rsa5120.key"),
+    );
     let mut world = World::of(&gateway("shop", "web", "SIMPLE"));
     let stapled = |staple: &str| {
         let (chain, key) = EC;
@@ -66,9 +70,11 @@ fn what_envoy_does_not_take_of_a_certificate_is_not_sent() {
         found.into_iter().map(|(code, of, _)| (code, of)).collect()
     };
     let unusable = [(code::UNUSABLE_CREDENTIAL, "Secret shop/web".to_owned())];
-    world.put(&pair("web", "shop", WEAK));
-    assert_eq!(names(&world, &here(&world)), [""; 0]);
-    assert_eq!(told(&world), unusable);
+    for refused in [WEAK, LONG] {
+        world.put(&pair("web", "shop", refused));
+        assert_eq!(names(&world, &here(&world)), [""; 0]);
+        assert_eq!(told(&world), unusable);
+    }
     let broken = format!(
         "{}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         EC.0
