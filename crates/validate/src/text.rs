@@ -21,8 +21,7 @@ pub use header::{
 pub use host::{
     fqdn, host_of_gateway_route, namespaced_host, partial_wildcard, trust_domain, wildcard_domain,
 };
-pub(crate) use regex::program_size;
-pub use regex::{re2, re2_groups, re2_is_choice, re2_program, re2_syntax};
+pub use regex::{program_size, re2, re2_groups, re2_is_choice, re2_program, re2_syntax};
 pub use security::{
     Check, attribute, empty_values, ips, is_literal, path_template, ports, service_accounts,
     trust_domains, wildcards,

@@ -19,4 +19,4 @@ pub(crate) use extension::{added, extension};
 pub(crate) use filled::filled;
 pub(crate) use listener::{grpc_listener, listener};
 pub(crate) use origin::{finding, of_rule, rule_of};
-pub(crate) use route::{closed_route, configuration, head};
+pub(crate) use route::{beginning, closed, closed_route, closes_all, configuration, head};

@@ -28,6 +28,7 @@ mod rule;
 mod service;
 #[cfg(test)]
 mod tables;
+mod tried;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

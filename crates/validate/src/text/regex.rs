@@ -58,7 +58,7 @@ pub fn re2_is_choice(pattern: &str) -> bool {
 /// # Errors
 ///
 /// What RE2 does not take of it.
-pub(crate) fn program_size(pattern: &str) -> Result<u64, String> {
+pub fn program_size(pattern: &str) -> Result<u64, String> {
     let read =
         parse::read(pattern).map_err(|why| format!("not a regular expression of RE2: {why}"));
     Ok(read?.size)

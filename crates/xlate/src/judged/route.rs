@@ -25,22 +25,27 @@ fn judged<M: Message + Name>(message: &M) -> Result<(), Fault> {
 /// a route behind it.
 pub(crate) fn closed_route(route: &Route, encoded: &[u8]) -> Option<(Route, Fault)> {
     let fault = judge(&Route::full_name(), encoded).err()?;
+    let matched = sound(route.r#match.clone().unwrap_or_default());
+    Some((closed(route, matched), fault))
+}
+
+/// A route that answers 503 to these requests, in place of another that takes no more than them.
+pub(crate) fn closed(route: &Route, matched: RouteMatch) -> Route {
     let closed = Route {
         name: route.name.clone(),
-        r#match: Some(sound(route.r#match.clone().unwrap_or_default())),
+        r#match: Some(matched),
         metadata: route.metadata.clone(),
         action: Some(unavailable()),
         ..Route::default()
     };
-    let closed = match judged(&closed) {
+    match judged(&closed) {
         Ok(()) => closed,
         Err(_) => closes_all(),
-    };
-    Some((closed, fault))
+    }
 }
 
 /// A route that answers every request with 503.
-fn closes_all() -> Route {
+pub(crate) fn closes_all() -> Route {
     Route {
         name: CLOSED.to_owned(),
         r#match: Some(RouteMatch {
@@ -76,18 +81,23 @@ fn sound(mut matched: RouteMatch) -> RouteMatch {
         return matched;
     }
     matched.runtime_fraction = None;
+    matched.path_specifier = Some(PathSpecifier::Prefix(beginning(&matched).to_owned()));
+    match judged(&matched) {
+        Ok(()) => matched,
+        Err(_) => closes_all().r#match.unwrap_or_default(),
+    }
+}
+
+/// What every path begins with that a match takes, at least `/`, without what is wrong with it.
+pub(crate) fn beginning(matched: &RouteMatch) -> &str {
     let prefix = match &matched.path_specifier {
         Some(PathSpecifier::SafeRegex(regex)) => literal_start(&regex.regex),
         Some(PathSpecifier::PathSeparatedPrefix(prefix)) => prefix,
         _ => "",
     };
-    matched.path_specifier = Some(PathSpecifier::Prefix(match prefix.starts_with('/') {
-        true => prefix.to_owned(),
-        false => "/".to_owned(),
-    }));
-    match judged(&matched) {
-        Ok(()) => matched,
-        Err(_) => closes_all().r#match.unwrap_or_default(),
+    match prefix.starts_with('/') {
+        true => prefix,
+        false => "/",
     }
 }
 

@@ -5,17 +5,23 @@
 //!
 //! Each part is judged when it is encoded: what Envoy would refuse is closed, and found.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use judge::Fault;
+use mesh::limits::{Budget, TRIED_INSTRUCTIONS};
 use model::diagnostic::Diagnostic;
+use model::kinds::Kind;
+use model::names::Namespace;
+use model::object::{ObjectKey, ObjectName};
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 use proto_envoy::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
 use xds::Resource;
 
 use super::matching::is_catch_all;
+use super::tried;
 use crate::judged;
 
 const VIRTUAL_HOSTS: u32 = 2;
@@ -29,23 +35,64 @@ pub(super) struct RouteList {
     ends: Box<[(usize, bool)]>,
     /// What was closed.
     found: Vec<Diagnostic>,
+    /// How many instructions of regular expressions are tried for a request that none of them takes.
+    instructions: usize,
+}
+
+/// Why a route is closed.
+pub(super) enum Closed<'f> {
+    /// Envoy would refuse it.
+    Refused(&'f Fault),
+    /// Its regular expressions, with those of the routes before it, are too many to be tried for one request.
+    OverLimit,
+}
+
+impl Closed<'_> {
+    /// What is reported: what came of it, and why.
+    pub(super) fn finding(&self, object: Option<ObjectKey>, effect: &str) -> Diagnostic {
+        match self {
+            Self::Refused(fault) => judged::finding(object, effect, fault),
+            Self::OverLimit => tried::finding(object, effect),
+        }
+    }
 }
 
 impl RouteList {
-    pub(super) fn new(routes: &[Route], mut tell: impl FnMut(&Fault) -> Diagnostic) -> Self {
+    pub(super) fn new(routes: &[Route], mut tell: impl FnMut(Closed<'_>) -> Diagnostic) -> Self {
         let takes_all = |route: &Route| route.r#match.as_ref().is_some_and(is_catch_all);
         let routes = routes.iter().map(|route| (route, takes_all(route)));
-        Self::of(routes, |_, fault| tell(fault))
+        Self::of(routes, |_, closed| tell(closed))
+    }
+
+    /// In place of the routes of a rule whose regular expressions are too many beside those of older rules.
+    fn closed_rule(rule: &ObjectName) -> Self {
+        let mut bytes = Vec::new();
+        append(&judged::closes_all(), &mut bytes);
+        let object = ObjectKey {
+            kind: Kind::VirtualService,
+            name: rule.clone(),
+        };
+        let effect = "requests for a host get 503 that no older rule takes";
+        Self {
+            // As if it had a condition: routes for what is left come behind it.
+            ends: Box::new([(bytes.len(), false)]),
+            bytes: bytes.into(),
+            found: vec![tried::finding(Some(object), effect).at("spec.http")],
+            instructions: 0,
+        }
     }
 
     /// Of routes and whether they, or others that they belong to, take every request. `tell` says what is reported of a
-    /// route, by its place, that Envoy would refuse.
+    /// route, by its place, that is closed: each that Envoy would refuse, and the first that is over the limit.
     pub(super) fn of<'r>(
         routes: impl Iterator<Item = (&'r Route, bool)>,
-        mut tell: impl FnMut(usize, &Fault) -> Diagnostic,
+        mut tell: impl FnMut(usize, Closed<'_>) -> Diagnostic,
     ) -> Self {
         let mut bytes = Vec::new();
         let mut found = Vec::new();
+        let mut left = Budget::new(TRIED_INSTRUCTIONS);
+        let mut instructions = 0;
+        let mut is_over = false;
         let ends = routes
             .enumerate()
             .map(|(at, (route, catch_all))| {
@@ -54,7 +101,19 @@ impl RouteList {
                 if let Some((closed, fault)) = judged::closed_route(route, &bytes[body..]) {
                     bytes.truncate(start);
                     append(&closed, &mut bytes);
-                    found.push(tell(at, &fault));
+                    found.push(tell(at, Closed::Refused(&fault)));
+                    return (bytes.len(), catch_all);
+                }
+                let tried = tried::instructions(route);
+                if left.spend(tried).is_err() || tried::allows_too_much(route) {
+                    bytes.truncate(start);
+                    append(&tried::closed(route), &mut bytes);
+                    if !is_over {
+                        found.push(tell(at, Closed::OverLimit));
+                    }
+                    is_over = true;
+                } else {
+                    instructions += tried;
                 }
                 (bytes.len(), catch_all)
             })
@@ -64,6 +123,7 @@ impl RouteList {
             bytes: bytes.into(),
             ends,
             found,
+            instructions,
         }
     }
 
@@ -156,8 +216,24 @@ impl ConfigBytes {
         self.write_host(&head.bytes, [&**routes.bytes()]);
     }
 
-    /// Adds a virtual host with routes of lists: those that take every request stand behind all that do not.
-    pub(super) fn merged_host(&mut self, head: &Head, lists: &[Arc<RouteList>]) {
+    /// Adds a virtual host with routes of lists and the rules that these are of: those that take every request stand behind
+    /// all that do not. A rule is closed whose regular expressions, with those of the rules of its namespace before it, are too
+    /// many.
+    pub(super) fn merged_host<'r>(
+        &mut self,
+        head: &Head,
+        lists: impl Iterator<Item = (&'r ObjectName, &'r Arc<RouteList>)>,
+    ) {
+        let mut left: BTreeMap<&Namespace, Budget> = BTreeMap::new();
+        let lists = lists.map(|(rule, list)| {
+            let full = || Budget::new(TRIED_INSTRUCTIONS);
+            let left = left.entry(&rule.namespace).or_insert_with(full);
+            match left.spend(list.instructions) {
+                Ok(()) => list.clone(),
+                Err(_) => Arc::new(RouteList::closed_rule(rule)),
+            }
+        });
+        let lists: Vec<Arc<RouteList>> = lists.collect();
         let found = lists.iter().flat_map(|list| &list.found);
         self.found.extend(head.found.iter().chain(found).cloned());
         let of = |catch_all| lists.iter().flat_map(move |list| list.parts(catch_all));
@@ -200,5 +276,106 @@ impl ConfigBytes {
             bytes: self.bytes.into(),
             found: self.found,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto_envoy::envoy::config::route::v3::RouteMatch;
+    use proto_envoy::envoy::config::route::v3::route::Action;
+    use proto_envoy::envoy::config::route::v3::route_match::PathSpecifier;
+    use proto_envoy::envoy::r#type::matcher::v3::RegexMatcher;
+
+    use super::*;
+
+    /// Some 30,000 instructions.
+    const SLOW: &str = "/slow(?:abcdefghij){1000}(?:abcdefghij){1000}(?:abcdefghij){900}";
+
+    fn route(regex: &str) -> Route {
+        let path = RegexMatcher {
+            regex: regex.to_owned(),
+            ..RegexMatcher::default()
+        };
+        Route {
+            r#match: Some(RouteMatch {
+                path_specifier: Some(PathSpecifier::SafeRegex(path)),
+                ..RouteMatch::default()
+            }),
+            action: Some(Action::NonForwardingAction(Default::default())),
+            ..Route::default()
+        }
+    }
+
+    fn list(expressions: &[&str]) -> Arc<RouteList> {
+        let routes: Vec<Route> = expressions.iter().map(|regex| route(regex)).collect();
+        let tell = |closed: Closed<'_>| closed.finding(None, "closed");
+        Arc::new(RouteList::new(&routes, tell))
+    }
+
+    /// The paths of routes, and whether each is closed.
+    fn paths(routes: Vec<Route>) -> Vec<(String, bool)> {
+        let of = |route: Route| {
+            let path = match route.r#match.unwrap().path_specifier {
+                Some(PathSpecifier::SafeRegex(regex)) => regex.regex,
+                Some(PathSpecifier::Prefix(prefix)) => prefix,
+                other => panic!("{other:?}"),
+            };
+            let is_closed = matches!(route.action, Some(Action::DirectResponse(_)));
+            (path, is_closed)
+        };
+        routes.into_iter().map(of).collect()
+    }
+
+    fn decoded(list: &RouteList) -> Vec<Route> {
+        VirtualHost::decode(list.bytes().clone()).unwrap().routes
+    }
+
+    #[test]
+    fn routes_beyond_the_expressions_of_a_request_are_closed() {
+        let made = list(&["/a.", SLOW, SLOW, "/b(c", SLOW, SLOW, "/d."]);
+        let kept = |path: &str| (path.to_owned(), false);
+        let closed = |path: &str| (path.to_owned(), true);
+        assert_eq!(
+            paths(decoded(&made)),
+            [
+                kept("/a."),
+                kept(SLOW),
+                kept(SLOW),
+                closed("/b"),
+                closed("/"),
+                closed("/"),
+                kept("/d."),
+            ]
+        );
+        let codes: Vec<&str> = made.found.iter().map(|found| found.code).collect();
+        assert_eq!(codes, ["PIL0602", "PIL0601"]);
+        assert!(list(&["/a."; 500]).found.is_empty());
+    }
+
+    #[test]
+    fn rules_of_a_namespace_beyond_the_expressions_of_a_request_are_closed() {
+        let head = Head::of(VirtualHost {
+            name: "a".to_owned(),
+            domains: vec!["a".to_owned()],
+            ..VirtualHost::default()
+        })
+        .unwrap();
+        let rules = ["evil/a", "evil/b", "evil/c", "bank/d"].map(|name| {
+            let (namespace, name) = name.split_once('/').unwrap();
+            (ObjectName::new(namespace, name), list(&[SLOW]))
+        });
+        let mut bytes = ConfigBytes::default();
+        bytes.merged_host(&head, rules.iter().map(|(rule, list)| (rule, list)));
+        let written = bytes.finish();
+        let config = RouteConfiguration::decode(written.bytes).unwrap();
+        let routes = config.virtual_hosts.into_iter().flat_map(|h| h.routes);
+        let kept = || (SLOW.to_owned(), false);
+        assert_eq!(
+            paths(routes.collect()),
+            [kept(), kept(), ("/".to_owned(), true), kept()]
+        );
+        assert_eq!(written.found.len(), 1);
+        let object = written.found[0].object.as_ref().unwrap();
+        assert_eq!(object.to_string(), "VirtualService evil/c");
     }
 }

@@ -105,12 +105,12 @@ impl Query<Snapshot> for RuleRoutes {
             .as_ref()
             .map_or_else(Vec::new, |rule| build(&Building::new(cx, self, rule)));
         let flagged = routes.iter().map(|built| (&built.route, built.takes_all));
-        Arc::new(RouteList::of(flagged, |at, fault| {
+        Arc::new(RouteList::of(flagged, |at, closed| {
             let built = &routes[at];
             let object = judged::of_rule(cx, &self.rule, &built.route.name);
             let is_own = object.name == self.rule && object.kind == Kind::VirtualService;
             let rule = judged::rule_of(cx, &object, &built.route.name);
-            let found = judged::finding(Some(object), "requests for the route get 503", fault);
+            let found = closed.finding(Some(object), "requests for the route get 503");
             match rule {
                 Some(rule) => found.at(format!("spec.rules[{rule}]")),
                 None if is_own => found.at(format!("spec.http[{}]", built.at)),

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use judge::Fault;
 use model::host::Hostname;
 use model::labels::Labels;
 use model::names::Namespace;
@@ -16,10 +15,9 @@ use proto_istio::networking::HttpRetry;
 use store::{Reads, Snapshot};
 
 use super::domains::with_port;
-use super::encode::RouteList;
+use super::encode::{Closed, RouteList};
 use super::rule::cluster_name;
 use super::{action, hash, matching, retry};
-use crate::judged;
 use mesh::destination_rule::{Client, Side, rule_for};
 
 /// The name of routes that no rule made.
@@ -58,7 +56,7 @@ impl Query<Snapshot> for ServiceRoutes {
             action.hash_policy.extend(hashed.and_then(hash::policy));
         }
         let effect = || format!("requests for {} get 503", with_port(&self.host, self.port));
-        let tell = |fault: &Fault| judged::finding(None, &effect(), fault);
+        let tell = |closed: Closed<'_>| closed.finding(None, &effect());
         Arc::new(RouteList::new(&[default_route(action, operation)], tell))
     }
 }

@@ -96,6 +96,7 @@ impl Query<Snapshot> for WrittenHostsOf {
 /// A virtual host with the routes of all its rules.
 fn written(host: &GatewayHost, lists: &[Arc<RouteList>]) -> Written {
     let mut bytes = ConfigBytes::default();
-    bytes.merged_host(&host.head, lists);
+    let rules = host.routes.iter().map(|routes| &routes.rule);
+    bytes.merged_host(&host.head, rules.zip(lists));
     bytes.finish()
 }
