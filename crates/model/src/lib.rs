@@ -41,6 +41,7 @@ pub mod special;
 pub mod spiffe;
 pub mod template;
 pub mod trust;
+pub mod work;
 pub mod x509;
 
 pub use age::Age;

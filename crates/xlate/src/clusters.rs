@@ -69,7 +69,7 @@ use crate::shared::{Gathering, Part, Shareable, Shared};
 pub(crate) use agent_dns::AgentDns;
 pub(crate) use fixed::allow_any_dns_cache;
 pub(crate) use hbone::CONNECT_ORIGINATE;
-pub(crate) use load_balancer::apply_hash;
+pub(crate) use load_balancer::{apply_hash, even_out};
 pub(crate) use outbound::{
     ServiceClusters, carries_endpoints, carries_sessions, cluster_count, extent, is_dynamic, kept,
     key_of, lets_pass, uses_eds,

@@ -20,6 +20,7 @@ use mesh::destination_rule::{
     DestinationRuleKey, Extent, HasDestinationRules, MergedDestinationRule, Policy, rule_for_all,
 };
 use mesh::scope::{ScopeKey, ScopeOf};
+use model::hash_table;
 use model::names::Namespace;
 use model::node::Role;
 use model::protocol::Protocol;
@@ -202,6 +203,7 @@ impl Query<Snapshot> for ServiceAssignments {
         // Clusters wait for their endpoints: those of a subset that has none are said to be none.
         let lists_subsets = extent.with_endpoints(rule, &known.endpoints) == Extent::All;
         let settings = cx.settings();
+        let most_hashed = hash_table::most(clusters::cluster_count(service, rule));
         let selection = Selection {
             service,
             rule,
@@ -222,7 +224,9 @@ impl Query<Snapshot> for ServiceAssignments {
                 let policy = Policy::of_rule(rule, name.subset, name.port.number);
                 let wanted = policy.and_then(|p| p.load_balancer);
                 let outlier = policy.is_some_and(|p| p.outlier_detection.is_some());
-                if let Some(lb) = LocalityLb::of(&settings.mesh, wanted, service) {
+                let lb = LocalityLb::of(&settings.mesh, wanted, service);
+                clusters::even_out(&mut groups, wanted, lb.as_ref(), most_hashed);
+                if let Some(lb) = lb {
                     groups = lb.apply(groups, &self.client, outlier);
                 }
                 Arc::new(encode(&name.text(), &groups))

@@ -4,6 +4,7 @@ mod balancing;
 mod pool;
 mod tls;
 
+use model::work::RETRIES;
 use proto_istio::networking::HttpRetry;
 use proto_istio::networking::TrafficPolicy;
 use proto_istio::networking::traffic_policy::PortTrafficPolicy;
@@ -136,6 +137,12 @@ pub fn retries(retries: Option<&HttpRetry>, at: &At<'_>, report: &mut Report) {
         return;
     };
     report.check(&at.field("attempts"), not_negative(retries.attempts.into()));
+    if u32::try_from(retries.attempts).is_ok_and(|attempts| attempts > RETRIES) {
+        let message = format!(
+            "more than {RETRIES} are too many, so {RETRIES} are made: each request could become as many"
+        );
+        report.warning(&at.field("attempts"), message);
+    }
     let more = retries.per_try_timeout.is_some()
         || !retries.retry_on.is_empty()
         || retries.retry_remote_localities.is_some();

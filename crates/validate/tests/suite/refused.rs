@@ -417,3 +417,46 @@ fn a_table_that_is_made_smaller_is_a_warning_at_its_field() {
     let maglev = rule(json!({ "useSourceIp": true, "maglev": { "tableSize": 4_999_999 } }));
     assert_eq!(maglev, warned("maglev.tableSize"));
 }
+
+#[test]
+fn work_that_is_bounded_is_a_warning_at_its_field() {
+    let of = |kind: &str, spec: Value| {
+        let object = json!({ "apiVersion": "networking.istio.io/v1", "kind": kind,
+            "metadata": { "name": "a", "namespace": "b" }, "spec": spec });
+        let file = Path::new("case.yaml").into();
+        let found = pilothouse_validate::parse(&object.to_string(), &file, Validation::Strict);
+        let found = found.diagnostics.iter();
+        let row = found.map(|d| (d.severity, d.path.to_string()));
+        row.collect::<Vec<_>>()
+    };
+    let warned = |path: &str| vec![(Severity::Warning, path.to_owned())];
+    let route = |field: &str, value: Value| {
+        let mut http =
+            json!({ "route": [{ "destination": { "host": "web.b.svc.cluster.local" } }] });
+        http[field] = value;
+        let spec = json!({ "hosts": ["b.example.com"], "gateways": ["b/in"], "http": [http] });
+        of("VirtualService", spec)
+    };
+    let retries = |attempts: u32| route("retries", json!({ "attempts": attempts }));
+    assert_eq!(retries(100), []);
+    assert_eq!(
+        retries(2_147_483_647),
+        warned("spec.http[0].retries.attempts")
+    );
+    let mirror = json!({ "destination": { "host": "web.b.svc.cluster.local" } });
+    let mirrors = |count: usize| route("mirrors", json!(vec![mirror.clone(); count]));
+    assert_eq!(mirrors(16), []);
+    assert_eq!(mirrors(17), warned("spec.http[0].mirrors"));
+    let interval = |time: &str| {
+        let policy = json!({ "outlierDetection": { "interval": time } });
+        of(
+            "DestinationRule",
+            json!({ "host": "a.b.svc.cluster.local", "trafficPolicy": policy }),
+        )
+    };
+    assert_eq!(interval("100ms"), []);
+    assert_eq!(
+        interval("1ms"),
+        warned("spec.trafficPolicy.outlierDetection.interval")
+    );
+}

@@ -2,7 +2,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/cluster_traffic_policy.go applyLoadBalancer, 1.32.
 
-use model::hash_table::HashTable;
+use model::hash_table::{self, HashTable};
 use model::protocol::Protocol;
 use model::service::Service;
 use model::settings::Settings;
@@ -33,6 +33,7 @@ use proto_istio::networking::load_balancer_settings::{
 
 use super::draft::Draft;
 use crate::load_assignment::EndpointClient;
+use crate::load_assignment::groups::{self, Group};
 use crate::load_assignment::locality::LocalityLb;
 use crate::load_assignment::select::always_sends_unhealthy;
 use xds::any;
@@ -65,6 +66,10 @@ pub(super) fn apply(
             .common_lb()
             .healthy_panic_threshold
             .get_or_insert_with(Percent::default);
+    }
+    if let Some(groups) = &mut draft.groups {
+        let locality = LocalityLb::of(&settings.mesh, wanted, service);
+        even_out(groups, wanted, locality.as_ref(), most_hashed);
     }
     apply_locality(draft, settings, service, wanted, client);
 
@@ -242,10 +247,30 @@ pub(crate) fn apply_hash(cluster: &mut Cluster, hash: &ConsistentHashLb, most: u
     }
 }
 
+/// Makes weights of endpoints less uneven where a ring is built of them: Envoy makes it so large that the lightest endpoint has an
+/// entry, whatever its minimum is. Of a table for Maglev it does not.
+pub(crate) fn even_out(
+    groups: &mut [Group<'_>],
+    wanted: Option<&LoadBalancerSettings>,
+    locality: Option<&LocalityLb<'_>>,
+    most: u64,
+) {
+    let Some(Wanted::ConsistentHash(hash)) = wanted.and_then(|w| w.lb_policy.as_ref()) else {
+        return;
+    };
+    if let HashTable::Maglev(_) = HashTable::of(hash) {
+        return;
+    }
+    // What localities get, in percent, weighs endpoints once more.
+    let times = match locality {
+        Some(locality) if locality.distributes() => (most / 100).max(hash_table::RING),
+        _ => most,
+    };
+    groups::even_out(groups, times);
+}
+
 #[cfg(test)]
 mod tests {
-    use model::hash_table;
-
     use super::*;
 
     #[test]

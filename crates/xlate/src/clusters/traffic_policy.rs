@@ -2,8 +2,11 @@
 //!
 //! Istio: pilot/pkg/networking/core/cluster_traffic_policy.go, 1.32.
 
+use std::time::Duration;
+
 use model::service::{Port, Service};
 use model::settings::{MeshConfig, Settings};
+use model::work::OUTLIER_INTERVAL;
 use proto_envoy::envoy::config::cluster::v3 as envoy;
 use proto_envoy::envoy::config::cluster::v3::circuit_breakers::{
     Thresholds, thresholds::RetryBudget,
@@ -196,6 +199,16 @@ fn apply_http_pool(draft: &mut Draft<'_>, pool: Option<&ConnectionPoolSettings>)
     }
 }
 
+/// How often outliers are looked for. What is no interval stays: Envoy refuses it.
+fn outlier_interval(stated: prost_types::Duration) -> prost_types::Duration {
+    match Duration::try_from(stated) {
+        Ok(time) if !time.is_zero() && time < OUTLIER_INTERVAL => {
+            prost_types::Duration::try_from(OUTLIER_INTERVAL).unwrap_or(stated)
+        }
+        _ => stated,
+    }
+}
+
 /// When endpoints are ejected.
 ///
 /// Istio: applyOutlierDetection.
@@ -209,7 +222,9 @@ pub(super) fn apply_outlier_detection(
     let enforcing = |errors: u32| Some(if errors > 0 { 100 } else { 0 });
     let mut out = envoy::OutlierDetection {
         enforcing_success_rate: Some(0),
-        interval: outlier.interval.map(|d| d.0),
+        interval: outlier
+            .interval
+            .map(|interval| outlier_interval(interval.0)),
         base_ejection_time: outlier.base_ejection_time.map(|d| d.0),
         ..envoy::OutlierDetection::default()
     };

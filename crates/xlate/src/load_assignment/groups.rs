@@ -75,6 +75,28 @@ impl Member<'_> {
     }
 }
 
+/// Raises weights that are small beside the sum of all, so that it is at most about so many times each of them.
+pub(crate) fn even_out(groups: &mut [Group<'_>], times: u64) {
+    let (mut sum, mut most) = (0, 0);
+    for member in groups.iter().flat_map(|group| &group.members) {
+        sum += u64::from(member.weight);
+        most = most.max(member.weight);
+    }
+    let least = u32::try_from(sum / times.max(1)).map_or(most, |least| least.min(most));
+    // Weights of zero stay as they are where nothing is raised.
+    if least < 2 {
+        return;
+    }
+    for group in groups {
+        for member in &mut group.members {
+            member.weight = member.weight.max(least);
+        }
+        if group.weight.is_some() {
+            group.weigh();
+        }
+    }
+}
+
 /// The message for each group.
 pub(crate) fn encode(groups: &[Group<'_>]) -> Vec<LocalityLbEndpoints> {
     groups

@@ -77,6 +77,14 @@ impl<'a> LocalityLb<'a> {
         Self::unless_off(mesh.locality_lb_setting.as_ref()?)
     }
 
+    /// Whether it says how many requests localities get.
+    pub(crate) fn distributes(&self) -> bool {
+        match self {
+            Self::Locality { setting, .. } => !setting.distribute.is_empty(),
+            Self::ZoneAware(_) => false,
+        }
+    }
+
     fn unless_off(setting: &'a LocalityLoadBalancerSetting) -> Option<Self> {
         (setting.enabled != Some(false)).then_some(Self::Locality {
             setting: Cow::Borrowed(setting),

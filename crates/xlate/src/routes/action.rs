@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use model::work;
 use prost_types::{Any, Duration};
 use proto_envoy::envoy::config::core::v3::{DataSource, Metadata, data_source};
 use proto_envoy::envoy::config::route::v3::redirect_action::{
@@ -342,6 +343,7 @@ fn mirrors(building: &Building<'_>, stated: &HttpRoute) -> Vec<RequestMirrorPoli
         .into_iter()
         .chain(more)
         .filter(|(_, positive, _)| *positive)
+        .take(work::MIRRORS)
         .map(|(destination, _, share)| RequestMirrorPolicy {
             cluster: building.cluster(Some(destination)),
             runtime_fraction: Some(filters::fixed(share.unwrap_or_else(|| filters::whole(100)))),

@@ -2,6 +2,7 @@
 //!
 //! Istio: pilot/pkg/networking/core/route/retry/retry.go, 1.32.
 
+use model::work;
 use proto_envoy::envoy::config::route::v3::RetryPolicy;
 use proto_envoy::envoy::config::route::v3::retry_policy::{
     RetryBackOff, RetryHostPredicate, RetryPriority, retry_host_predicate, retry_priority,
@@ -56,7 +57,7 @@ pub(crate) fn inbound(stated: Option<&HttpRetry>) -> Option<RetryPolicy> {
 /// Takes what a policy states; none where it switches retries off.
 fn apply(policy: &mut RetryPolicy, stated: &HttpRetry) -> Option<()> {
     let attempts = u32::try_from(stated.attempts).ok().filter(|n| *n > 0)?;
-    policy.num_retries = Some(attempts);
+    policy.num_retries = Some(attempts.min(work::RETRIES));
     if !stated.retry_on.is_empty() {
         (policy.retry_on, policy.retriable_status_codes) = conditions(&stated.retry_on);
         if !policy.retriable_status_codes.is_empty() && !policy.retry_on.contains(STATUS_CODES) {

@@ -38,3 +38,4 @@ mod tenants;
 mod trust_bundle;
 mod views;
 mod wasm;
+mod work;

@@ -1,6 +1,7 @@
 //! What a route does with a request besides sending it on.
 
 use model::grpc::STATUS_NAMES;
+use model::work::MIRRORS;
 use proto_istio::networking::http_body::Specifier;
 use proto_istio::networking::http_fault_injection::{abort::ErrorType, delay::HttpDelayType};
 use proto_istio::networking::http_redirect::RedirectPort;
@@ -131,6 +132,12 @@ pub(super) fn mirrors(route: &HttpRoute, at: &At<'_>, report: &mut Report) {
     let share = route.mirror_percentage.as_ref();
     mirrored(share, &at.field("mirrorPercentage"), report);
     destination(route.mirror.as_ref(), &at.field("mirror"), report);
+    if route.mirrors.len() > MIRRORS {
+        let message = format!(
+            "more than {MIRRORS} are too many, so requests are mirrored to the first {MIRRORS}"
+        );
+        report.warning(&at.field("mirrors"), message);
+    }
     for (at, mirror) in at.field("mirrors").each(&route.mirrors) {
         if mirror.destination.is_none() {
             report.error(&at.field("destination"), "a destination is needed");

@@ -1,5 +1,8 @@
 //! Connection pools and outlier detection.
 
+use std::time::Duration;
+
+use model::work::OUTLIER_INTERVAL;
 use proto_istio::networking::connection_pool_settings::{
     HttpSettings, http_settings::H2UpgradePolicy,
 };
@@ -91,6 +94,16 @@ pub fn outlier_detection(outlier: Option<&OutlierDetection>, at: &At<'_>, report
     ];
     for (field, time) in times {
         report.check(&at.field(field), duration_if_set(time));
+    }
+    let interval = outlier
+        .interval
+        .and_then(|time| Duration::try_from(time.0).ok());
+    if interval.is_some_and(|time| !time.is_zero() && time < OUTLIER_INTERVAL) {
+        let least = OUTLIER_INTERVAL.as_millis();
+        let message = format!(
+            "less than {least} ms is too often, so {least} ms are used: a thread of the proxy looks after all clusters"
+        );
+        report.warning(&at.field("interval"), message);
     }
     if outlier.consecutive_errors != 0 {
         report.warning(&at.field("consecutiveErrors"), "deprecated");
