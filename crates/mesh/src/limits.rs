@@ -31,12 +31,6 @@ pub const COPIED_BYTES: usize = 128 << 20;
 /// How often a gateway takes the routes of a rule that names it several times. What comes later matches nothing new.
 pub const REPEATED_GATEWAYS: usize = 4;
 
-/// How long the programs of regular expressions may be together, in instructions of RE2, that Envoy tries for one request:
-/// those of a rule's routes, those of the rules that one namespace has for a virtual host of a gateway, and those of one
-/// route's CORS policy. Simple expressions have 30 to 70 instructions. Expressions that are as slow as they can be take a
-/// worker 2.5 s for a path of 2 KB with so many, where 14.9 s were measured with six times as many.
-pub const TRIED_INSTRUCTIONS: usize = 65_536;
-
 /// How many ports a ServiceEntry may serve: hosts, times addresses, times ports.
 pub const ENTRY_PORTS: usize = 16_384;
 

@@ -316,3 +316,35 @@ fn the_youngest_gateways_are_over_the_budget_of_their_namespace() {
     assert_eq!(over(&wide), [""; 0]);
     assert_eq!(gateways(&wide), 5 * 42);
 }
+
+#[test]
+fn the_youngest_routes_of_a_host_have_no_more_regular_expressions_than_are_tried_for_a_request() {
+    const SLOW: &str = "/(?:abcdefghij){1000}(?:abcdefghij){1000}(?:abcdefghij){900}";
+    let mut text = SERVICE.to_owned()
+        + "---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: gw, namespace: infra}\n\
+           spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTTP, \
+           allowedRoutes: {namespaces: {from: All}}}]}\n";
+    // The greater the number, the older.
+    for (number, namespace, regex) in [
+        (0, "shop", SLOW),
+        (1, "shop", SLOW),
+        (2, "other", SLOW),
+        (3, "other", "/v[0-9]"),
+    ] {
+        let route = format!(
+            "---\napiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {{{}}}\n\
+             spec: {{parentRefs: [{{name: gw, namespace: infra}}], hostnames: [a.test], \
+             rules: [{{matches: [{{path: {{type: RegularExpression, value: '{regex}'}}}}], \
+             backendRefs: [{{name: web, port: 80}}]}}]}}\n",
+            created("r", namespace, number)
+        );
+        text += &route;
+    }
+    let loaded = loaded(64, &text);
+    let found = loaded.findings.iter();
+    let over = found.filter(|found| found.code == code::OVER_LIMIT);
+    let over: Vec<String> = over
+        .map(|found| found.object.as_ref().unwrap().to_string())
+        .collect();
+    assert_eq!(over, ["HTTPRoute shop/r0"]);
+}

@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use judge::Fault;
-use mesh::limits::{Budget, TRIED_INSTRUCTIONS};
+use mesh::limits::Budget;
 use model::diagnostic::Diagnostic;
 use model::kinds::Kind;
 use model::names::Namespace;
 use model::object::{ObjectKey, ObjectName};
+use model::work::TRIED_INSTRUCTIONS;
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 use proto_envoy::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};

@@ -3,6 +3,7 @@
 
 use model::diagnostic::{Diagnostic, Severity};
 use model::object::ObjectKey;
+use model::work::TRIED_INSTRUCTIONS;
 use prost::Message;
 use proto_envoy::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
 use proto_envoy::envoy::config::route::v3::query_parameter_matcher::QueryParameterMatchSpecifier;
@@ -18,7 +19,6 @@ use proto_envoy::envoy::r#type::matcher::v3::{
 use super::filters;
 use crate::judged;
 use mesh::finding::code;
-use mesh::limits::TRIED_INSTRUCTIONS;
 
 /// The finding about routes whose expressions are too many: what came of it.
 pub(super) fn finding(object: Option<ObjectKey>, effect: &str) -> Diagnostic {

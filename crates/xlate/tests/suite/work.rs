@@ -131,10 +131,8 @@ fn outliers_are_not_looked_for_all_the_time() {
             TypeUrl::Cluster,
             "outlier_detection",
         );
-        found
-            .iter()
-            .map(|one| one["interval"].as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
+        let stated = found.iter().filter_map(|one| one["interval"].as_str());
+        stated.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(interval("100ms"), ["0.100s"]);
     assert_eq!(interval("1ms"), ["0.100s"]);

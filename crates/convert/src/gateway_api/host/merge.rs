@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::derived::{Derived, GatewayRole};
+use model::work::TRIED_INSTRUCTIONS;
 use model::{Age, Diagnostic, ObjectKey, ObjectName, Severity};
 use proto_istio::networking::{HttpMatchRequest, HttpRoute, VirtualService};
 
 use super::super::attachment::Attachment;
 use super::super::basis::BasisOf;
+use super::super::limits::instructions;
 use super::super::route::CreatedOf;
 use super::super::rules::{HttpRules, HttpRulesOf, Ruled, sort};
 use super::super::{derived, limits};
@@ -107,6 +109,7 @@ impl<'r, 'a, 'b> Merging<'r, 'a, 'b> {
         parts: impl Iterator<Item = &'p Part>,
     ) {
         let mut room = limits::HOST_BYTES;
+        let mut tried = TRIED_INSTRUCTIONS;
         let mut routes: Vec<Ruled> = Vec::new();
         let mut included: Vec<&Part> = Vec::new();
         for part in parts {
@@ -115,10 +118,23 @@ impl<'r, 'a, 'b> Merging<'r, 'a, 'b> {
                 continue;
             }
             let Some(left) = room.checked_sub(part.rules.weight()) else {
-                self.leave_out(&part.route, host);
+                let why = format!("weigh more than {} MiB", limits::HOST_BYTES >> 20);
+                self.leave_out(&part.route, host, &why);
                 continue;
             };
-            room = left;
+            let own = part
+                .rules
+                .routes
+                .iter()
+                .map(|ruled| instructions(&ruled.route));
+            let Some(less) = tried.checked_sub(own.fold(0, usize::saturating_add)) else {
+                let why = format!(
+                    "have regular expressions whose programs have more than {TRIED_INSTRUCTIONS} instructions"
+                );
+                self.leave_out(&part.route, host, &why);
+                continue;
+            };
+            (room, tried) = (left, less);
             routes.extend(part.rules.routes.iter().map(|ruled| on_port(ruled, port)));
             included.push(part);
         }
@@ -154,11 +170,10 @@ impl<'r, 'a, 'b> Merging<'r, 'a, 'b> {
         self.made.push(Made::new(service));
     }
 
-    fn leave_out(&mut self, route: &ObjectKey, host: &str) {
+    fn leave_out(&mut self, route: &ObjectKey, host: &str, why: &str) {
         let message = format!(
-            "is not served for the host {host:?} of {}: the routes that name it weigh more than {} MiB",
-            self.parent,
-            limits::HOST_BYTES >> 20
+            "is not served for the host {host:?} of {}: the routes that name it {why}",
+            self.parent
         );
         let at = "spec.rules".to_owned();
         let found = finding(route, code::OVER_LIMIT, Severity::Warning, at, message);
