@@ -99,22 +99,28 @@ impl RouteList {
             .map(|(at, (route, catch_all))| {
                 let start = bytes.len();
                 let body = append(route, &mut bytes);
-                if let Some((closed, fault)) = judged::closed_route(route, &bytes[body..]) {
+                let refused = judged::closed_route(route, &bytes[body..]);
+                // What is closed may still tell its requests by expressions.
+                let (served, fault) = match &refused {
+                    Some((closed, fault)) => (closed, Some(fault)),
+                    None => (route, None),
+                };
+                found.extend(fault.map(|fault| tell(at, Closed::Refused(fault))));
+                let tried = tried::instructions(served);
+                let is_excess = left.spend(tried).is_err() || tried::allows_too_much(served);
+                if is_excess {
                     bytes.truncate(start);
-                    append(&closed, &mut bytes);
-                    found.push(tell(at, Closed::Refused(&fault)));
-                    return (bytes.len(), catch_all);
-                }
-                let tried = tried::instructions(route);
-                if left.spend(tried).is_err() || tried::allows_too_much(route) {
-                    bytes.truncate(start);
-                    append(&tried::closed(route), &mut bytes);
+                    append(&tried::closed(served), &mut bytes);
                     if !is_over {
                         found.push(tell(at, Closed::OverLimit));
                     }
                     is_over = true;
-                } else {
-                    instructions += tried;
+                    return (bytes.len(), catch_all);
+                }
+                instructions += tried;
+                if fault.is_some() {
+                    bytes.truncate(start);
+                    append(served, &mut bytes);
                 }
                 (bytes.len(), catch_all)
             })
@@ -351,6 +357,16 @@ mod tests {
         let codes: Vec<&str> = made.found.iter().map(|found| found.code).collect();
         assert_eq!(codes, ["PIL0602", "PIL0601"]);
         assert!(list(&["/a."; 500]).found.is_empty());
+        let no_action = |regex: &str| Route {
+            action: None,
+            ..route(regex)
+        };
+        let refused: Vec<Route> = [SLOW; 3].map(no_action).into();
+        let made = RouteList::new(&refused, |closed| closed.finding(None, "closed"));
+        assert_eq!(
+            paths(decoded(&made)),
+            [closed(SLOW), closed(SLOW), closed("/")]
+        );
     }
 
     #[test]
