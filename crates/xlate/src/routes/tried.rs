@@ -8,9 +8,7 @@ use prost::Message;
 use proto_envoy::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
 use proto_envoy::envoy::config::route::v3::query_parameter_matcher::QueryParameterMatchSpecifier;
 use proto_envoy::envoy::config::route::v3::route_match::PathSpecifier;
-use proto_envoy::envoy::config::route::v3::{
-    HeaderMatcher, QueryParameterMatcher, Route, RouteMatch,
-};
+use proto_envoy::envoy::config::route::v3::{HeaderMatcher, QueryParameterMatcher, Route};
 use proto_envoy::envoy::extensions::filters::http::cors::v3::CorsPolicy;
 use proto_envoy::envoy::r#type::matcher::v3::{
     MetadataMatcher, StringMatcher, ValueMatcher, list_matcher, string_matcher, value_matcher,
