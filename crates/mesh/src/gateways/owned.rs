@@ -10,9 +10,11 @@
 //! `*` belongs to somebody too, but no host is below it. The root namespace is the operator's, and may say anything. What is
 //! made from the Gateway API claims hosts but is not asked: its listeners say who may attach.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use incr::{Cx, KeyedSet, Query};
+use model::Namespace;
 use model::age::Age;
 use model::diagnostic::{Diagnostic, Severity};
 use model::host::canonical;
