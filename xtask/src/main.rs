@@ -81,6 +81,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "descriptors",
             "mesh",
             "policy",
+            "validate",
             "proto-envoy",
             "proto-istio",
         ],
