@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 
 use crate::diagnostic::Excerpt;
 
-use super::node::{Entry, Node, Span, Value};
+use super::node::{Node, Span, Value};
 use super::{secret, yaml};
 
 /// A text by the places of its fields. Documents are read when one of their fields is asked for.
@@ -81,7 +81,7 @@ fn walk(object: &Node<'_>, path: &str, of_name: bool) -> Span {
             Value::Map(entries) => entries
                 .iter()
                 .find(|e| *e.key == *step)
-                .map(|e| (named(e, of_name), &e.value)),
+                .map(|e| (e.at, &e.value)),
             _ => None,
         };
         let Some((place, node)) = next else { break };
@@ -92,15 +92,6 @@ fn walk(object: &Node<'_>, path: &str, of_name: bool) -> Span {
         Value::Map(_) | Value::Seq(_) | Value::Null => span,
         _ if of_name => span,
         _ => at.span,
-    }
-}
-
-/// The place of a field, with the length of its name where that is what is looked for.
-fn named(field: &Entry<'_>, of_name: bool) -> Span {
-    let length = u32::try_from(field.key.chars().count()).unwrap_or(0);
-    match of_name {
-        true => Span { length, ..field.at },
-        false => field.at,
     }
 }
 
@@ -151,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_name_of_an_annotation_is_found_and_its_value() {
-        let text = "metadata:\n  name: x\n  annotations:\n    a.test/b: \"1\"\n    'a.test/c': 2\n";
+        let text = "metadata:\n  name: x\n  annotations:\n    a.test/b: \"1\"\n    'a.test/c': 2\nkind: Ingress\n";
         let locator = Locator::new(text);
         let place = |found: Option<Excerpt>| found.map(|e| (e.line, e.column, e.length));
         let b = "metadata.annotations[\"a.test/b\"]";

@@ -27,13 +27,7 @@ pub(super) fn check(tls: Option<&ServerTlsSettings>, at: &At<'_>, report: &mut R
         report.warning(&at.field("minProtocolVersion"), message);
     }
     ciphers(&tls.cipher_suites, &at.field("cipherSuites"), report);
-    report.check(
-        &at.field("credentialName"),
-        credential_name(&tls.credential_name),
-    );
-    for (at, name) in at.field("credentialNames").each(&tls.credential_names) {
-        report.check(&at, credential_name(name));
-    }
+    credential_names(tls, at, report);
     let sources = [
         ("serverCertificate", !tls.server_certificate.is_empty()),
         ("privateKey", !tls.private_key.is_empty()),
@@ -95,6 +89,16 @@ pub(super) fn check(tls: Option<&ServerTlsSettings>, at: &At<'_>, report: &mut R
         if mode == Mode::Simple {
             report.error(&at, "has no meaning where no client has a certificate");
         }
+    }
+}
+
+fn credential_names(tls: &ServerTlsSettings, at: &At<'_>, report: &mut Report) {
+    report.check(
+        &at.field("credentialName"),
+        credential_name(&tls.credential_name),
+    );
+    for (at, name) in at.field("credentialNames").each(&tls.credential_names) {
+        report.check(&at, credential_name(name));
     }
 }
 
