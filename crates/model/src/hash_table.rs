@@ -115,7 +115,11 @@ mod tests {
 
     #[test]
     fn sizes_for_maglev_are_prime_numbers() {
-        let is_prime = |n: u64| (2..n).take_while(|f| f * f <= n).all(|f| !n.is_multiple_of(f));
+        let is_prime = |n: u64| {
+            (2..n)
+                .take_while(|f| f * f <= n)
+                .all(|f| !n.is_multiple_of(f))
+        };
         assert!(PRIMES.into_iter().all(is_prime));
     }
 }
