@@ -437,11 +437,13 @@ impl<'a> Builder<'a> {
             policy.connection_pool,
             policy.retry_budget,
         );
+        let clusters = cluster_count(service, self.rule);
         if let Some(outlier) = policy.outlier_detection {
-            traffic_policy::apply_outlier_detection(draft, settings, service, outlier);
+            let of = (service, clusters);
+            traffic_policy::apply_outlier_detection(draft, settings, of, outlier);
         }
         let client = self.key.endpoints.as_deref();
-        let most_hashed = hash_table::most(cluster_count(service, self.rule));
+        let most_hashed = hash_table::most(clusters);
         let of = (service, variant.port.protocol, most_hashed);
         load_balancer::apply(draft, settings, of, policy.load_balancer, client);
         if !self.key.sni {

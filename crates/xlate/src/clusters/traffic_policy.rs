@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use model::service::{Port, Service};
 use model::settings::{MeshConfig, Settings};
-use model::work::OUTLIER_INTERVAL;
+use model::work;
 use proto_envoy::envoy::config::cluster::v3 as envoy;
 use proto_envoy::envoy::config::cluster::v3::circuit_breakers::{
     Thresholds, thresholds::RetryBudget,
@@ -199,11 +199,12 @@ fn apply_http_pool(draft: &mut Draft<'_>, pool: Option<&ConnectionPoolSettings>)
     }
 }
 
-/// How often outliers are looked for. What is no interval stays: Envoy refuses it.
-fn outlier_interval(stated: prost_types::Duration) -> prost_types::Duration {
+/// How often a cluster is looked at for outliers, of a service with so many clusters. What is not an interval stays: Envoy refuses it.
+fn outlier_interval(stated: prost_types::Duration, clusters: usize) -> prost_types::Duration {
+    let least = work::outlier_interval(clusters);
     match Duration::try_from(stated) {
-        Ok(time) if !time.is_zero() && time < OUTLIER_INTERVAL => {
-            prost_types::Duration::try_from(OUTLIER_INTERVAL).unwrap_or(stated)
+        Ok(time) if !time.is_zero() && time < least => {
+            prost_types::Duration::try_from(least).unwrap_or(stated)
         }
         _ => stated,
     }
@@ -215,7 +216,7 @@ fn outlier_interval(stated: prost_types::Duration) -> prost_types::Duration {
 pub(super) fn apply_outlier_detection(
     draft: &mut Draft<'_>,
     settings: &Settings,
-    service: &Service,
+    (service, clusters): (&Service, usize),
     outlier: &OutlierDetection,
 ) {
     // Detection by success rate is off; a limit of zero turns its detection off.
@@ -224,7 +225,7 @@ pub(super) fn apply_outlier_detection(
         enforcing_success_rate: Some(0),
         interval: outlier
             .interval
-            .map(|interval| outlier_interval(interval.0)),
+            .map(|interval| outlier_interval(interval.0, clusters)),
         base_ejection_time: outlier.base_ejection_time.map(|d| d.0),
         ..envoy::OutlierDetection::default()
     };
@@ -323,5 +324,13 @@ mod tests {
             apply_upgrade(&mut draft, &mesh, &port, pool.as_ref());
             assert_eq!(draft.is_http2(), case["out"], "{}", case["test"]);
         }
+    }
+
+    #[test]
+    fn the_clusters_of_a_service_share_the_looks_for_outliers() {
+        let millis = |n: u64| prost_types::Duration::try_from(Duration::from_millis(n)).unwrap();
+        assert_eq!(outlier_interval(millis(1), 10), millis(1));
+        assert_eq!(outlier_interval(millis(1), 7_000), millis(700));
+        assert_eq!(outlier_interval(millis(2_000), 7_000), millis(2_000));
     }
 }

@@ -123,7 +123,7 @@ fn a_request_is_not_repeated_without_end() {
 }
 
 #[test]
-fn outliers_are_not_looked_for_all_the_time() {
+fn a_service_of_few_clusters_looks_for_outliers_as_often_as_it_says() {
     let interval = |time: &str| {
         let policy = json!({ "outlierDetection": { "interval": time } });
         let found = values(
@@ -134,7 +134,7 @@ fn outliers_are_not_looked_for_all_the_time() {
         let stated = found.iter().filter_map(|one| one["interval"].as_str());
         stated.map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(interval("100ms"), ["0.100s"]);
-    assert_eq!(interval("1ms"), ["0.100s"]);
+    // A service with few clusters may have an interval that is short.
+    assert_eq!(interval("8ms"), ["0.008s"]);
     assert_eq!(interval("2s"), ["2s"]);
 }

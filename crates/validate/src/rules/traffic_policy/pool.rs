@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::work::OUTLIER_INTERVAL;
+use model::work::OUTLIER_SWEEPS;
 use proto_istio::networking::connection_pool_settings::{
     HttpSettings, http_settings::H2UpgradePolicy,
 };
@@ -10,6 +10,9 @@ use proto_istio::networking::{ConnectionPoolSettings, OutlierDetection};
 
 use crate::report::{At, Report};
 use crate::text::{duration, duration_if_set, not_negative, percent};
+
+/// An interval between looks for outliers that a service with many clusters may not have.
+const SHORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Istio: pkg/config/validation/validation.go validateConnectionPool, 1.32.
 pub fn connection_pool(
@@ -98,10 +101,9 @@ pub fn outlier_detection(outlier: Option<&OutlierDetection>, at: &At<'_>, report
     let interval = outlier
         .interval
         .and_then(|time| Duration::try_from(time.0).ok());
-    if interval.is_some_and(|time| !time.is_zero() && time < OUTLIER_INTERVAL) {
-        let least = OUTLIER_INTERVAL.as_millis();
+    if interval.is_some_and(|time| !time.is_zero() && time < SHORT_INTERVAL) {
         let message = format!(
-            "less than {least} ms is too often, so {least} ms are used: a thread of the proxy looks after all clusters"
+            "is used only for a service with few clusters: those of one service are looked at {OUTLIER_SWEEPS} times a second at most, by the thread that also takes configuration"
         );
         report.warning(&at.field("interval"), message);
     }
