@@ -529,3 +529,18 @@ fn sidecars_and_gateways_take_a_host_from_the_service_entry_of_their_own_namespa
         }
     }
 }
+
+#[test]
+fn the_host_of_everything_makes_no_service() {
+    let mut world = World::new(settings(""));
+    world.put(
+        "{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: all, namespace: evil}, spec: \
+         {hosts: ['*', '*.', '*.evil.example'], ports: [{number: 80, name: http, protocol: HTTP}], resolution: STATIC}}",
+    );
+    let services = world.get(&EntryServices(ObjectName::new("evil", "all")));
+    let hosts: Vec<&str> = services
+        .iter()
+        .map(|service| service.host.as_str())
+        .collect();
+    assert_eq!(hosts, ["*.evil.example"]);
+}

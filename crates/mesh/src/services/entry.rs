@@ -8,8 +8,10 @@ use std::sync::Arc;
 use incr::{Cx, Query};
 use ipnet::IpNet;
 use model::diagnostic::Diagnostic;
+use model::host::canonical;
 use model::kinds::Kind;
 use model::kinds::istio::ServiceEntry;
+use model::kinds::kube::ANY_HOST;
 use model::names::Name;
 use model::object::{Object, ObjectName};
 use model::protocol::Protocol;
@@ -125,7 +127,12 @@ fn convert(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> ServiceList {
     };
     let addresses = own_addresses(cx, entry);
     let mut services = Vec::with_capacity(spec.hosts.len() * addresses.len().max(1));
-    for host in &spec.hosts {
+    // Istio's webhook refuses `*`. With warnings only it would stand twice in each route configuration, which Envoy then refuses whole.
+    let hosts = spec
+        .hosts
+        .iter()
+        .filter(|host| *canonical(host) != *ANY_HOST);
+    for host in hosts {
         let service = Service {
             host: host.as_str().into(),
             name: host.as_str().into(),
