@@ -91,7 +91,7 @@ pub struct Options {
     pub keepalive_interval: Duration,
     /// A ping must be answered within this time, and a quarter of it more in which the server runs.
     pub keepalive_timeout: Duration,
-    /// A connection is told to end after about this time, so that clients spread over all servers again; none may stay.
+    /// The server asks a client to reconnect (GOAWAY) after about this time, so that clients spread over all replicas. `None`: never.
     pub max_connection_age: Option<Duration>,
     /// A client must answer a response within this time (up to a quarter more), or its connection is closed. Long: an
     /// Envoy is silent while it works through a large configuration. The dead are found by pings.

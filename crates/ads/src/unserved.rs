@@ -110,7 +110,7 @@ fn asked(ask: &Ask) -> u64 {
     hasher.finish()
 }
 
-/// The names that a delta client is told not to exist: those it asks for and those it says that it has.
+/// The names that are reported to a delta client as removed: those it subscribes to and those it states that it has.
 fn absent(ask: &Ask) -> Vec<String> {
     let Ask::Delta {
         subscribe, initial, ..

@@ -92,7 +92,7 @@ pub enum Incident {
     HandshakeEnded(Result<(), HandshakeError>),
     /// A handshake was not begun: there are too many.
     HandshakeRefused,
-    /// A client asks on its stream for the first time for a type that nobody serves, and is told that there is nothing of it.
+    /// The first request of a stream for a type that is not served. The answer has no resources.
     UnknownType {
         /// The id that it says it has.
         client: Box<str>,

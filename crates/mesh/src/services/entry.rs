@@ -24,6 +24,12 @@ use super::charge::entry_is_over;
 use super::{ServiceList, alias, allocation, kube, visibility};
 use crate::limits;
 
+/// Whether a host is `*`. Istio's webhook refuses it; with warnings only it would stand twice in each configuration of routes, which
+/// Envoy then refuses whole.
+fn is_everything(host: &str) -> bool {
+    *canonical(host) == *ANY_HOST
+}
+
 /// The address of a service that has none.
 pub(super) const UNSPECIFIED: &str = "0.0.0.0";
 
@@ -127,12 +133,7 @@ fn convert(cx: &Cx<'_, Snapshot>, entry: &Object<ServiceEntry>) -> ServiceList {
     };
     let addresses = own_addresses(cx, entry);
     let mut services = Vec::with_capacity(spec.hosts.len() * addresses.len().max(1));
-    // Istio's webhook refuses `*`. With warnings only it would stand twice in each route configuration, which Envoy then refuses whole.
-    let hosts = spec
-        .hosts
-        .iter()
-        .filter(|host| *canonical(host) != *ANY_HOST);
-    for host in hosts {
+    for host in spec.hosts.iter().filter(|host| !is_everything(host)) {
         let service = Service {
             host: host.as_str().into(),
             name: host.as_str().into(),

@@ -19,7 +19,7 @@ pub(super) fn find(name: &str) -> Option<&'static Known> {
     KNOWN.get(at)
 }
 
-/// The name that somebody most likely meant who wrote one that there is not.
+/// The known annotation that a misspelt name most likely stands for.
 pub(super) fn nearest(name: &str) -> Option<&'static str> {
     model::parse::nearest(name, KNOWN.iter().map(|known| known.name))
 }
