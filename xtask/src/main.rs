@@ -7,6 +7,7 @@ mod cycles;
 mod dependencies;
 mod differences;
 mod doctests;
+mod fuzz_seeds;
 mod orphans;
 mod purity;
 mod reference;
@@ -337,6 +338,7 @@ fn tidy() -> anyhow::Result<()> {
     faults.extend(doctests::faults(root()?, &metadata)?);
     faults.extend(sizes::faults(root()?)?);
     faults.extend(orphans::faults(root()?)?);
+    faults.extend(fuzz_seeds::faults(root()?)?);
     faults.extend(cycles::of_modules(root()?, purity::GENERATION)?);
     faults.extend(reference::stale(root()?)?);
     if faults.is_empty() {
