@@ -71,7 +71,7 @@ impl Redirects {
         *namespace != self.home && !is_root(cx, namespace)
     }
 
-    /// Why a server does not send requests for a host to HTTPS, although it says so; `None` where it does.
+    /// Why a server that redirects does not send requests for a host to HTTPS; `None` where it does.
     pub fn refusal(
         &self,
         cx: &Cx<'_, Snapshot>,
@@ -87,11 +87,6 @@ impl Redirects {
         at_home
             .or_else(|| claims.oldest.refuses_redirect(cx, server, host))
             .or_else(|| claims.below.as_ref().and_then(refuses))
-    }
-
-    /// Whether a server sends requests for a host to HTTPS.
-    pub fn act_on(&self, cx: &Cx<'_, Snapshot>, server: &GatewayServer, host: &str) -> bool {
-        server.https_redirect() && self.refusal(cx, server, host).is_none()
     }
 }
 

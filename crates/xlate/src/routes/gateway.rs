@@ -122,7 +122,7 @@ struct GatewayPlanOf(GatewayConfigOf);
 #[derive(PartialEq, Debug, Default)]
 struct GatewayPlan {
     hosts: Vec<GatewayHost>,
-    /// The domains that no virtual host has, because another has them or they are not any.
+    /// The domains that no virtual host has, because another has them or they are not any, and the redirects that do not act.
     found: Vec<Diagnostic>,
     /// The rules whose requests are refused, because their routes would be copied too often.
     refused: BTreeSet<ObjectName>,
@@ -177,7 +177,7 @@ impl Query<Snapshot> for GatewayPlanOf {
             weights: KeyedMap::default(),
             hosts: BTreeMap::new(),
             redirects: Redirects::of(cx, &key.gateway, &servers),
-            found: Vec::new(),
+            found: BTreeSet::new(),
         };
         let mut repeated: KeyedMap<(&str, &[String]), usize> = KeyedMap::default();
         for server in &servers {
@@ -304,7 +304,8 @@ struct Hosts<'a, 'c> {
     hosts: BTreeMap<String, Host>,
     /// Whose redirects to HTTPS count for which hosts.
     redirects: Redirects,
-    found: Vec<Diagnostic>,
+    /// What is not done as stated. Several rules for a host find the same.
+    found: BTreeSet<Diagnostic>,
 }
 
 struct Host {
@@ -365,7 +366,12 @@ impl Hosts<'_, '_> {
                     answers: Vec::new(),
                 });
                 host.routes.push(routes.clone());
-                host.require_tls |= self.redirects.act_on(self.cx, server, &host.domains[0]);
+                if server.https_redirect() {
+                    match self.redirects.refusal(self.cx, server, &host.domains[0]) {
+                        Some(refusal) => _ = self.found.insert(refusal),
+                        None => host.require_tls = true,
+                    }
+                }
             }
         }
     }
@@ -432,7 +438,7 @@ impl Hosts<'_, '_> {
             });
             return Arc::new(GatewayPlan {
                 hosts: nothing.into_iter().collect(),
-                found: self.found,
+                found: self.found.into_iter().collect(),
                 ..GatewayPlan::default()
             });
         }
@@ -485,7 +491,7 @@ impl Hosts<'_, '_> {
             .collect();
         Arc::new(GatewayPlan {
             hosts,
-            found: self.found,
+            found: self.found.into_iter().collect(),
             refused,
             closes_all,
         })

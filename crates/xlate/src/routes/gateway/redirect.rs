@@ -12,7 +12,7 @@ impl Hosts<'_, '_> {
         }
         for host in &server.server.hosts {
             if let Some(refusal) = self.redirects.refusal(self.cx, server, host) {
-                self.found.push(refusal);
+                self.found.insert(refusal);
                 continue;
             }
             let domain = host.to_ascii_lowercase();
