@@ -535,4 +535,30 @@ spec:
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("IST0101"), "{found:?}");
     }
+
+    #[test]
+    fn a_route_that_is_refused_for_its_values_is_reported_for_these_alone() {
+        let around = "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: web, namespace: shop}, spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTTP}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: api, namespace: shop}, spec: {clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}}
+---
+";
+        for (kind, matched) in [
+            (
+                "HTTPRoute",
+                "path: {type: RegularExpression, value: '/a(?=b)'}",
+            ),
+            (
+                "GRPCRoute",
+                "method: {type: RegularExpression, service: 'a(?=b)'}",
+            ),
+        ] {
+            let route = format!(
+                "{{apiVersion: gateway.networking.k8s.io/v1, kind: {kind}, metadata: {{name: bad, namespace: shop}}, spec: {{parentRefs: [{{name: web}}], hostnames: [a.example.com], rules: [{{matches: [{{{matched}}}], backendRefs: [{{name: api, port: 80}}]}}]}}}}"
+            );
+            let found = found(&[around, &route].concat(), &[]);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].starts_with("PIL0602"), "{found:?}");
+        }
+    }
 }

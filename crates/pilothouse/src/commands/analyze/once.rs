@@ -3,16 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use analysis::code;
-use mesh::finding::code::LOCAL_ENDPOINT;
+use mesh::finding::code::{LOCAL_ENDPOINT, REFUSED_BY_ENVOY};
 use model::{Diagnostic, ObjectKey};
 use validate::report::codes::LIMIT;
 
 /// Codes of one cause, that which says more first: an analyzer names the field, and the translation what becomes of requests; an
-/// address on the machine of each proxy is one that no other machine can reach.
-const SAME_CAUSE: [(&str, &str); 3] = [
+/// address on the machine of each proxy is one that no other machine can reach; a parent does not accept a route whose rules are all
+/// refused.
+const SAME_CAUSE: [(&str, &str); 5] = [
     (code::BACKEND_NOT_FOUND.id, convert::code::NO_BACKEND),
     (code::SECRET_NOT_FOUND.id, convert::code::NO_BACKEND),
     (LOCAL_ENDPOINT, LIMIT),
+    (REFUSED_BY_ENVOY, code::NOT_ATTACHED.id),
+    (convert::code::OVER_LIMIT, code::NOT_ATTACHED.id),
 ];
 
 /// The findings, each of them once: several analyzers may report the same, each in its words.
@@ -46,7 +49,9 @@ fn named_by_others(found: &[Diagnostic]) -> Vec<bool> {
         let mut others = narrower.into_iter().flatten();
         others.any(|other| {
             let (path, own) = (&other.path, &finding.path);
-            other.severity >= finding.severity && (is_within(path, own) || is_within(own, path))
+            let of_one_field =
+                is_within(path, own) || is_within(own, path) || states(&finding.message, path);
+            other.severity >= finding.severity && of_one_field
         })
     };
     found.iter().map(is_named).collect()
@@ -56,6 +61,12 @@ fn named_by_others(found: &[Diagnostic]) -> Vec<bool> {
 fn is_within(path: &str, outer: &str) -> bool {
     let rest = path.strip_prefix(outer).filter(|_| !outer.is_empty());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Whether a message gives a reason for a field, as the message of a status does: `rules[0].matches[0].path.value: ...`.
+fn states(message: &str, path: &str) -> bool {
+    let field = path.strip_prefix("spec.").unwrap_or(path);
+    !field.is_empty() && message.contains(&format!("{field}: "))
 }
 
 /// Findings, each of them once.
@@ -111,5 +122,26 @@ mod tests {
         ];
         let left = once(all.iter().cloned());
         assert_eq!(left, all[1..]);
+    }
+
+    #[test]
+    fn a_status_that_gives_the_reason_of_a_field_is_not_reported_beside_the_field() {
+        let status = |name: &str, why: &str| Diagnostic {
+            message: format!("is not accepted by the Gateway web: {why}").into(),
+            ..finding(code::NOT_ATTACHED.id, name, "spec.parentRefs[0]")
+        };
+        let of_value = "spec.rules[1].matches[0].path.value";
+        let all = [
+            status("a", "rules[1].matches[0].path.value: not an expression"),
+            status("b", "spec.rules[0]: it weighs too much"),
+            finding(REFUSED_BY_ENVOY, "a", of_value),
+            finding(convert::code::OVER_LIMIT, "b", "spec.rules[0]"),
+            // Another field, another object, another reason.
+            status("a", "rules[11].matches[0].path.value: not an expression"),
+            status("c", "rules[1].matches[0].path.value: not an expression"),
+            status("b", "there is no such listener"),
+        ];
+        let left = once(all.iter().cloned());
+        assert_eq!(left, all[2..]);
     }
 }
