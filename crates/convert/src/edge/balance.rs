@@ -29,6 +29,7 @@ use super::class::is_on;
 use super::elsewhere::entry_host;
 use super::tls::credential;
 use super::{derived, key, name, refer};
+use crate::gateway_api::credential::Lacks;
 use crate::outcome::{Made, Outcome, code, finding, object};
 use crate::owner::{age, why_ingress_first};
 use crate::reader::{Derive, Reader};
@@ -188,6 +189,12 @@ fn is_tls(protocol: Option<Protocol>) -> bool {
     matches!(protocol, Some(Protocol::Https | Protocol::Grpcs))
 }
 
+/// Whether a Secret holds an authority and no certificate: backends are judged by it, and shown none.
+pub(super) fn is_authority_alone(read: &Reader<'_, '_, Routes>, secret: &ObjectName) -> bool {
+    let lacks = |what: Lacks| read.derived(what).is_some();
+    lacks(Lacks::pair(secret)) && !lacks(Lacks::roots(secret))
+}
+
 impl Derive for UnprotectedBy {
     type Stratum = Routes;
     type Value = Option<Arc<str>>;
@@ -331,8 +338,13 @@ impl Making<'_, '_, '_> {
         if let Some((ingress, secret)) = &spoken.secret {
             match refer::resolve(self.read, ingress, Kind::Secret, secret, &mut self.others) {
                 Ok(found) => {
-                    tls.mode = TlSmode::Mutual.into();
-                    tls.credential_name = credential(&found);
+                    let is_alone = is_authority_alone(self.read, &found);
+                    if !is_alone {
+                        tls.mode = TlSmode::Mutual.into();
+                    }
+                    if !is_alone || is_verified {
+                        tls.credential_name = credential(&found);
+                    }
                     // Envoy refuses names without an authority.
                     if is_verified && !name.is_empty() {
                         tls.subject_alt_names = vec![name];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use annotations::{Annotations, Dialect, HeaderChange, MirrorTo, Origin, Protocol, Reference};
 use model::edge::{AddressRules, EdgeRoute, Fallback, RateLimit};
-use model::kinds::kube::{ConfigMap, Secret};
+use model::kinds::kube::ConfigMap;
 use model::{Diagnostic, Kind, ObjectKey, ObjectName, Severity};
 use proto_istio::networking::headers::HeaderOperations;
 use proto_istio::networking::string_match::MatchType;
@@ -16,8 +16,10 @@ use proto_istio::networking::{
 
 use super::annotated::{Annotated, AnnotatedBy};
 use super::auth::Asked;
+use super::balance::is_authority_alone;
 use super::refer::{self, Fault};
 use super::{access, calls, format, key, limits, mcp};
+use crate::gateway_api::credential::Lacks;
 use crate::outcome::{code, finding};
 use crate::reader::{Derive, Reader};
 use crate::refer::{Named, Target};
@@ -235,29 +237,51 @@ impl Making<'_, '_, '_> {
     }
 
     /// Closes the routes where backends cannot be shown the certificate that they are to be shown, or theirs not checked.
+    ///
+    /// ingress-nginx: internal/ingress/controller/store/backend_ssl.go getPemCertificate, which takes an authority without a
+    /// certificate. There nothing is checked where the authority is not there.
     fn backend_tls(&mut self, all: &Annotations) {
         const NAME: &str = "proxy-ssl-secret";
-        let Some(secret) = &all.backend.tls.secret else {
-            if all.backend.tls.verify == Some(true) {
+        let tls = &all.backend.tls;
+        let is_verified = tls.verify == Some(true);
+        let Some(secret) = &tls.secret else {
+            if is_verified {
                 let why =
                     "has no proxy-ssl-secret with an authority beside it, so requests get 503";
                 self.close("proxy-ssl-verify", "proxy-ssl-verify has no authority", why);
             }
             return;
         };
-        let ingress = self.ingress;
+        let (read, ingress) = (self.read, self.ingress);
         let others = &mut self.policy.others;
-        let found = refer::resolve(self.read, ingress, Kind::Secret, secret, others);
-        let found =
-            found
-                .map_err(String::from)
-                .and_then(|name| match self.read.get::<Secret>(&name) {
-                    Some(_) => Ok(()),
-                    None => Err(format!("there is no Secret {name}")),
-                });
-        if let Err(why) = found {
-            let why = format!("{why}, so requests get 503");
-            self.close(NAME, "proxy-ssl-secret cannot be used", why);
+        let found = refer::resolve(read, ingress, Kind::Secret, secret, others);
+        let holds = |lacks: Lacks| match &*read.derived(lacks) {
+            None => Ok(()),
+            Some(why) => Err(why.clone()),
+        };
+        let found = found.map_err(String::from).and_then(|name| {
+            let is_alone = is_authority_alone(read, &name);
+            if !is_alone {
+                holds(Lacks::pair(&name))?;
+            }
+            if is_verified {
+                holds(Lacks::roots(&name))?;
+            }
+            Ok((name, is_alone))
+        });
+        match found {
+            Err(why) => {
+                let why = format!("{why}, so requests get 503");
+                self.close(NAME, "proxy-ssl-secret cannot be used", why);
+            }
+            Ok((name, true)) if !is_verified => {
+                let message = format!(
+                    "the Secret {name} has an authority and no certificate: backends are shown none, and without \
+                     `proxy-ssl-verify` theirs is not checked"
+                );
+                self.warn(NAME, message);
+            }
+            Ok(_) => {}
         }
     }
 
