@@ -368,7 +368,9 @@ impl Hosts<'_, '_> {
                 host.routes.push(routes.clone());
                 if server.https_redirect() {
                     match self.redirects.refusal(self.cx, server, &host.domains[0]) {
-                        Some(refusal) => _ = self.found.insert(refusal),
+                        Some(refusal) => {
+                            self.found.insert(refusal);
+                        }
                         None => host.require_tls = true,
                     }
                 }
