@@ -125,6 +125,7 @@ impl Making<'_, '_, '_> {
     fn make(&mut self) {
         let all: &Annotations = &self.annotated.annotations;
         self.headers(all);
+        self.queries(all);
         self.policy.route.cors_policy = all.cors.as_ref().map(cors);
         self.policy.route.timeout = all.timeouts.request.map(Into::into);
         self.mirror(all);
@@ -165,6 +166,24 @@ impl Making<'_, '_, '_> {
         self.policy.edge.tells_clients = self.annotated.dialect == Dialect::Nginx;
         self.policy.edge.drops_underscores = all.headers.drops_underscores;
         self.policy.edge.hsts.clone_from(&all.headers.hsts);
+    }
+
+    /// Reports a query in a path that Higress's dialect rewrites to: as there, Envoy puts the query of a request behind it.
+    fn queries(&mut self, all: &Annotations) {
+        if self.annotated.dialect == Dialect::Nginx {
+            return;
+        }
+        let stated = [
+            ("rewrite-path", &all.rewrite.path),
+            ("rewrite-target", &all.rewrite.target),
+        ];
+        let used = stated
+            .into_iter()
+            .find_map(|(name, to)| Some((name, to.as_ref()?)));
+        if let Some((name, _)) = used.filter(|(_, to)| to.contains('?')) {
+            let why = "has a query: requests that have one of their own reach the backend with two question marks";
+            self.warn(name, why);
+        }
     }
 
     fn headers(&mut self, all: &Annotations) {
