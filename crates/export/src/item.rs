@@ -54,7 +54,9 @@ impl Item {
 pub(crate) fn filled(cx: &Cx<'_, Snapshot>, mark: &Mark) -> String {
     let settings = cx.settings();
     match &mark.content {
-        Content::Template(_) if !settings.features.secret_templates => mark.written(),
+        Content::Template(wanted) if !settings.features.secret_templates.allows(&wanted.asking) => {
+            mark.written()
+        }
         _ => mark.nothing(&settings.unguessable, AUDIENCE),
     }
 }

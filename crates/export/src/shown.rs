@@ -131,7 +131,8 @@ fn virtual_service(
     }
     let shown = Arc::make_mut(&mut rule);
     mark(&mut shown.meta, marks);
-    let templates = cx.settings().features.secret_templates;
+    let templates = &cx.settings().features.secret_templates;
+    let templates = templates.allows(shown.namespace());
     routes::enforceable(&mut shown.spec, derived.as_deref(), templates);
     Some(rule)
 }

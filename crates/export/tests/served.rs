@@ -238,7 +238,7 @@ spec:
 #[test]
 fn no_value_of_a_secret_and_no_text_that_can_be_guessed_stands_for_one() {
     let mut settings = settings("");
-    Arc::make_mut(&mut settings.features).secret_templates = true;
+    Arc::make_mut(&mut settings.features).secret_templates = "*".into();
     let mut world = World::new(settings);
     world.put(
         "

@@ -48,6 +48,7 @@ pub use json::{
     Decoded, DuplicateKey, decode_json, decode_yaml, from_json, from_json_judged, to_json,
 };
 pub use judge::{Judge, Raw, Remark};
+pub(crate) use meta::is_label;
 pub use nearest::{distance, nearest};
 pub use node::{Path, Place, Step};
 pub(crate) use tree::Tree;
@@ -70,7 +71,7 @@ pub mod code {
     pub const UNKNOWN_FIELD: &str = "PIL0005";
     /// A key that stands twice in the same map.
     pub const DUPLICATE_KEY: &str = "PIL0006";
-    /// An environment variable that has no meaning.
+    /// An environment variable, or an item of its list, that has no meaning.
     pub const ENVIRONMENT: &str = "PIL0007";
     /// A value that does not fit. istioctl's SchemaValidationError.
     pub const INVALID: &str = "IST0106";
@@ -427,7 +428,10 @@ impl<'a> Reader<'a> {
         }
         found.sort_by_key(|d| d.excerpt.as_ref().map(|e| (e.line, e.column)));
         if more > 0 {
-            let message = format!("{more} more findings about this object are left out");
+            let message = match more {
+                1 => "1 more finding about this object is left out".to_owned(),
+                _ => format!("{more} more findings about this object are left out"),
+            };
             let severities = found.iter().map(|d| d.severity);
             let severity = severities.max().unwrap_or(Severity::Info);
             let mut last = Diagnostic::new(code::INVALID, severity, message);

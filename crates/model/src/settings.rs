@@ -4,7 +4,7 @@ mod features;
 
 use std::sync::Arc;
 
-pub use features::{Feature, Features, JwksFetch, Listed, Words};
+pub use features::{Bind, Feature, Features, JwksFetch, Listed, Words};
 pub use proto_istio::mesh::{MeshConfig, MeshNetworks};
 
 use crate::names::{ClusterId, Namespace};

@@ -16,8 +16,12 @@ pub(crate) fn check<T: Kinded>(cx: &Cx<'_, Snapshot>, object: &Object<T>, report
     for template in object.meta.templates.iter().flat_map(|t| t.iter()) {
         let wanted = &template.secret;
         let what = format!("the key {:?} of Secret {}", &*wanted.key, wanted.secret);
-        if !cx.settings().features.secret_templates {
-            let message = format!("{what} is not put in: secret templates are turned off");
+        let allowed = &cx.settings().features.secret_templates;
+        if !allowed.allows(&wanted.asking) {
+            let message = format!(
+                "{what} is not put in: secret templates are turned off for the namespace {}; PILOTHOUSE_SECRET_TEMPLATES can allow them",
+                wanted.asking
+            );
             report
                 .add(object, &code::NO_SECRET_VALUE, &*template.path, message)
                 .at_most(Severity::Info);

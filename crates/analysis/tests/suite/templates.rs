@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use model::Severity;
 use model::settings::{Features, Settings};
 use pilothouse_analysis::Analysis;
 use testkit::{World, settings};
@@ -20,7 +21,7 @@ spec:
     list: ["${secret.s.key}", "${secret.s.other}", "${secret.none.key}", "${secret.ops/s.key}", "${secret.s.line}"]
 "#;
     let features = Features {
-        secret_templates: true,
+        secret_templates: "*".into(),
         ..Features::default()
     };
     let mut world = World::new(Settings {
@@ -41,4 +42,34 @@ spec:
             "spec.pluginConfig.list[4]: the key \"line\" of Secret shop/s ends with a line break, which a header cannot have",
         ]
     );
+}
+
+#[test]
+fn templates_of_a_namespace_for_which_they_are_off_are_told() {
+    let mut world = World::new(Settings {
+        features: Arc::new(Features {
+            secret_templates: "ops".into(),
+            ..Features::default()
+        }),
+        ..settings("")
+    });
+    for namespace in ["ops", "shop"] {
+        world.put(&format!(
+            r#"
+{{apiVersion: v1, kind: Secret, metadata: {{name: s, namespace: {namespace}}}, stringData: {{key: v}}}}
+---
+apiVersion: extensions.istio.io/v1alpha1
+kind: WasmPlugin
+metadata: {{name: w, namespace: {namespace}}}
+spec: {{url: "oci://example.com/w", pluginConfig: {{key: "${{secret.s.key}}"}}}}
+"#
+        ));
+    }
+    let all = world.get(&Analysis);
+    let found = all.iter().map(|f| &f.diagnostic);
+    let ours = found.filter(|d| d.code == "PIL0116");
+    let told: Vec<(Severity, &str)> = ours.map(|d| (d.severity, &*d.message)).collect();
+    let why = "the key \"key\" of Secret shop/s is not put in: secret templates are turned off for the namespace shop; \
+               PILOTHOUSE_SECRET_TEMPLATES can allow them";
+    assert_eq!(told, [(Severity::Info, why)]);
 }

@@ -4,12 +4,12 @@
 
 use std::net::IpAddr;
 
-use model::settings::Listed;
+use model::settings::{Bind, Listed};
 
 use crate::address::{UNIX_PREFIX, prefix};
 
 /// Why a server may not bind an address, as a sentence.
-pub(super) fn fault(allowed: &Listed, bind: &str) -> Option<String> {
+pub(super) fn fault(allowed: &Listed<Bind>, bind: &str) -> Option<String> {
     let address: Option<IpAddr> = bind.parse().ok();
     let everywhere = address.is_some_and(|address| address.to_canonical().is_unspecified());
     if bind.is_empty() || everywhere || allowed.allows(bind) {

@@ -13,7 +13,7 @@ use model::kinds::istio::Gateway;
 use model::names::Namespace;
 use model::object::{Object, ObjectKey};
 use model::protocol::Protocol;
-use model::settings::Listed;
+use model::settings::{Bind, Listed};
 use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use proto_istio::networking::{Port, Server};
 use store::{Reads, Snapshot};
@@ -140,7 +140,7 @@ struct Merging<'a> {
     cx: &'a Cx<'a, Snapshot>,
     http3: bool,
     /// What servers may bind besides all addresses.
-    binds: Listed,
+    binds: Listed<Bind>,
     /// Ports that the proxy listens on itself.
     reserved: Reserved,
     /// Whether servers of the Gateway at hand may name files of the proxy.

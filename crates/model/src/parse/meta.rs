@@ -297,7 +297,8 @@ fn label_fault(name: &str) -> Option<&'static str> {
     }
 }
 
-fn is_label(part: &str) -> bool {
+/// Whether a text is a label of DNS in lower case, however long.
+pub(crate) fn is_label(part: &str) -> bool {
     let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let bytes = part.as_bytes();
     edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(|b| edge(Some(b)) || *b == b'-')

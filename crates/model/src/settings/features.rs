@@ -6,16 +6,19 @@
 mod known;
 mod listed;
 mod range;
+mod value;
 
-use std::sync::Arc;
-
-pub use listed::Listed;
+pub use listed::{Bind, Listed};
 use range::{V4Range, V6Range};
+use value::{Count, Mebibytes, Percentage, Port, Taken, take};
+pub use value::{JwksFetch, Words};
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::names::{Name, Namespace};
-use crate::object::ObjectName;
 use crate::parse::{code, nearest};
+
+/// What begins the names of variables that are this program's own.
+const OWN: &str = "PILOTHOUSE_";
 
 /// A feature flag, for help pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,10 +56,10 @@ macro_rules! declare_features {
                 $(Feature { name: $name, default: stringify!($default), help: $help }),*
             ];
 
-            /// Sets the flag of a name; `None` where there is none, `Some(false)` where the value has no meaning.
-            fn set(&mut self, name: &str, value: &str) -> Option<bool> {
+            /// Sets the flag of a name, and says what of the value it took; `None` where there is no such flag.
+            fn set<'v>(&mut self, name: &str, value: &'v str) -> Option<Taken<'v>> {
                 match name {
-                    $($name => Some(self.$field.assign(value)),)*
+                    $($name => Some(take(&mut self.$field, value)),)*
                     _ => None,
                 }
             }
@@ -159,18 +162,18 @@ declare_features! {
         "Take a Pod with the address of a proxy for the proxy's own, where no Pod has its name.";
     "PILOTHOUSE_WASM_FETCH" wasm_fetch: bool = true,
         "Fetch the Wasm modules of proxies that have no agent, and hand them over.";
-    "PILOTHOUSE_LOCAL_ENDPOINTS" local_endpoints: Listed = "",
-        "The namespaces whose services may have endpoints at loopback, link-local, unspecified and metadata addresses and at Unix sockets; * is all.";
-    "PILOTHOUSE_GATEWAY_BINDS" gateway_binds: Listed = "",
-        "The addresses, ranges and Unix sockets (unix:///path) that servers of Istio's Gateways may bind besides all addresses; * is any.";
-    "PILOTHOUSE_PROXY_FILES" proxy_files: Listed = "",
-        "The namespaces whose Gateways may name certificates in files of proxies of other namespaces; * is all.";
+    "PILOTHOUSE_LOCAL_ENDPOINTS" local_endpoints: Listed<Namespace> = "",
+        "The namespaces, separated by commas, whose services may have endpoints at loopback, link-local, unspecified, multicast and metadata addresses and at Unix sockets; * is all.";
+    "PILOTHOUSE_GATEWAY_BINDS" gateway_binds: Listed<Bind> = "",
+        "The addresses, ranges and Unix sockets (unix:///path), separated by commas, that servers of Istio's Gateways may bind besides all addresses; * is any.";
+    "PILOTHOUSE_PROXY_FILES" proxy_files: Listed<Namespace> = "",
+        "The namespaces, separated by commas, whose Gateways may name certificates in files of proxies of other namespaces; * is all.";
     "PILOTHOUSE_NAMESPACE_BUDGET" namespace_budget: Mebibytes = 64,
         "How many MiB of routes, clusters and endpoints the objects of one kind in a namespace may make together; the youngest beyond it are closed.";
     "PILOTHOUSE_NAMESPACE_PORTS" namespace_ports: Count = 64,
         "How many ports the objects of a namespace may open at a proxy of another; the youngest beyond it are not served there.";
     "PILOTHOUSE_INGRESS_CLASSES" edge_classes: Words = "",
-        "The classes of Ingresses that are served with their annotations, as Higress and ingress-nginx do.";
+        "The classes of Ingresses, separated by commas, that are served with their annotations, as Higress and ingress-nginx do.";
     "PILOTHOUSE_INGRESS_DIALECT" edge_dialect: Name = "auto",
         "Whose defaults annotations have: nginx, higress, or auto, which is nginx for the class nginx.";
     "PILOTHOUSE_INGRESS_NAMESPACE" edge_namespace: Namespace = "higress-system",
@@ -192,248 +195,23 @@ declare_features! {
     "PILOTHOUSE_INGRESS_SERVICE" edge_service: Words = "",
         "The Service, as namespace/name, whose addresses the status of such Ingresses has.";
     "PILOTHOUSE_INGRESS_ADDRESSES" edge_addresses: Words = "",
-        "The addresses or host names that the status of such Ingresses has, in place of a Service's.";
+        "The addresses or host names, separated by commas, that the status of such Ingresses has, in place of a Service's.";
     "PILOTHOUSE_OWNED_HOSTS" owned_hosts: bool = false,
         "Give hosts of Gateways and VirtualServices to the namespace of the oldest object that claims them.";
-    "PILOTHOUSE_SECRET_TEMPLATES" secret_templates: bool = false,
-        "Replace ${secret.name.key} and ${secret.namespace/name.key} in configuration by values of Secrets.";
+    "PILOTHOUSE_SECRET_TEMPLATES" secret_templates: Listed<Namespace> = "",
+        "The namespaces, separated by commas, in whose objects ${secret.name.key} and ${secret.namespace/name.key} are replaced by values of Secrets; * or true is all.";
     "PILOTHOUSE_ALLOW_ANY_GATEWAY_OVERLAY" any_gateway_overlay: bool = false,
         "Let the ConfigMap of a Gateway's parametersRef set any field of what is deployed for it.";
     "PILOTHOUSE_UNBOUND_FOREIGN_ROOTS" unbound_foreign_roots: bool = false,
         "Give roots of other trust domains to proxies that cannot bind them to these.";
     "PILOTHOUSE_KNATIVE_CLASSES" knative_classes: Words = "",
-        "The classes of Knative's Ingresses that are served; higress where none is stated and PILOTHOUSE_INGRESS_CLASSES has it.";
+        "The classes of Knative's Ingresses, separated by commas, that are served; higress where none is stated and PILOTHOUSE_INGRESS_CLASSES has it.";
     "PILOTHOUSE_KNATIVE_LOCAL_SELECTOR" knative_local_selector: Name = "",
         "The label of the proxies that serve cluster-local hosts of Knative beside sidecars.";
     "PILOTHOUSE_KNATIVE_LOCAL_PORT" knative_local_port: Port = 80,
         "The port of these proxies for plain text.";
     "PILOTHOUSE_KNATIVE_LOCAL_SERVICE" knative_local_service: Words = "",
         "The Service, as namespace/name, by which these proxies are reached.";
-}
-
-/// Who fetches the keys of token issuers that policies name by address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum JwksFetch {
-    /// The control plane.
-    ControlPlane,
-    /// Proxies from services that they know, else the control plane.
-    Hybrid,
-    /// Proxies.
-    Proxy,
-}
-
-impl JwksFetch {
-    /// Istio: pkg/jwt/jwt.go ConvertToJwksFetchMode, 1.32.
-    fn parse(text: &str) -> Option<Self> {
-        Some(match text {
-            "istiod" | "false" => Self::ControlPlane,
-            "hybrid" | "true" => Self::Hybrid,
-            "envoy" => Self::Proxy,
-            _ => return None,
-        })
-    }
-}
-
-impl From<&str> for JwksFetch {
-    /// What has no meaning leaves it to the control plane.
-    fn from(text: &str) -> Self {
-        Self::parse(text).unwrap_or(Self::ControlPlane)
-    }
-}
-
-impl Assign for JwksFetch {
-    fn assign(&mut self, text: &str) -> bool {
-        match Self::parse(text) {
-            Some(mode) => *self = mode,
-            None => return false,
-        }
-        true
-    }
-}
-
-/// A share of 0 to 100.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Percentage(f64);
-
-impl Percentage {
-    /// From 0 to 100.
-    pub fn get(self) -> f64 {
-        self.0
-    }
-}
-
-impl From<f64> for Percentage {
-    fn from(value: f64) -> Self {
-        Self(value.clamp(0.0, 100.0))
-    }
-}
-
-impl Assign for Percentage {
-    fn assign(&mut self, text: &str) -> bool {
-        match text.parse::<f64>() {
-            Ok(value) if (0.0..=100.0).contains(&value) => self.0 = value,
-            _ => return false,
-        }
-        true
-    }
-}
-
-/// Words separated by commas.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Words(Arc<[Arc<str>]>);
-
-impl Words {
-    /// The words, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.0.iter()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The first word as `namespace/name`.
-    pub fn object(&self) -> Option<ObjectName> {
-        let (namespace, name) = self.0.first()?.split_once('/')?;
-        Some(ObjectName::new(namespace, name))
-    }
-}
-
-impl From<&str> for Words {
-    fn from(text: &str) -> Self {
-        let words = text
-            .split(',')
-            .map(str::trim)
-            .filter(|word| !word.is_empty());
-        Self(words.map(Arc::from).collect())
-    }
-}
-
-impl Assign for Words {
-    fn assign(&mut self, text: &str) -> bool {
-        *self = Self::from(text);
-        true
-    }
-}
-
-/// A number of MiB.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Mebibytes(u32);
-
-impl Mebibytes {
-    /// In bytes.
-    pub fn bytes(self) -> usize {
-        usize::try_from(self.0)
-            .unwrap_or(usize::MAX)
-            .saturating_mul(1 << 20)
-    }
-}
-
-impl From<u32> for Mebibytes {
-    fn from(number: u32) -> Self {
-        Self(number)
-    }
-}
-
-impl Assign for Mebibytes {
-    fn assign(&mut self, text: &str) -> bool {
-        match text.parse() {
-            Ok(number) if number > 0 => self.0 = number,
-            _ => return false,
-        }
-        true
-    }
-}
-
-/// How many there may be of something.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Count(u16);
-
-impl Count {
-    /// The number, over 0.
-    pub fn get(self) -> usize {
-        self.0.into()
-    }
-}
-
-impl From<u16> for Count {
-    fn from(number: u16) -> Self {
-        Self(number)
-    }
-}
-
-impl Assign for Count {
-    fn assign(&mut self, text: &str) -> bool {
-        match text.parse() {
-            Ok(number) if number > 0 => self.0 = number,
-            _ => return false,
-        }
-        true
-    }
-}
-
-/// A port that proxies listen on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Port(u16);
-
-impl Port {
-    /// Over 0.
-    pub fn get(self) -> u16 {
-        self.0
-    }
-}
-
-impl From<u16> for Port {
-    fn from(port: u16) -> Self {
-        Self(port)
-    }
-}
-
-impl Assign for Port {
-    fn assign(&mut self, text: &str) -> bool {
-        match text.parse() {
-            Ok(port) if port > 0 => self.0 = port,
-            _ => return false,
-        }
-        true
-    }
-}
-
-/// A type that a flag may have.
-trait Assign {
-    /// Reads a value; false leaves the old one.
-    fn assign(&mut self, text: &str) -> bool;
-}
-
-impl Assign for bool {
-    fn assign(&mut self, text: &str) -> bool {
-        // Go: strconv.ParseBool.
-        *self = match text {
-            "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
-            "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
-            _ => return false,
-        };
-        true
-    }
-}
-
-impl Assign for Namespace {
-    fn assign(&mut self, text: &str) -> bool {
-        if !text.is_empty() {
-            *self = text.into();
-        }
-        !text.is_empty()
-    }
-}
-
-impl Assign for Name {
-    fn assign(&mut self, text: &str) -> bool {
-        if !text.is_empty() {
-            *self = text.into();
-        }
-        !text.is_empty()
-    }
 }
 
 impl Features {
@@ -451,10 +229,10 @@ impl Features {
         let mut features = Self::default();
         let mut variables: Vec<_> = variables.into_iter().collect();
         variables.sort_unstable();
-        let findings = variables
-            .iter()
-            .filter_map(|(name, value)| features.read_variable(name, value, handled));
-        let mut findings: Vec<Diagnostic> = findings.collect();
+        let mut findings = Vec::new();
+        for (name, value) in &variables {
+            findings.extend(features.read_variable(name, value, handled));
+        }
         findings.extend(features.settle_ambient(&variables));
         (features, findings)
     }
@@ -484,37 +262,41 @@ impl Features {
         ignored.collect()
     }
 
-    fn read_variable(&mut self, name: &str, value: &str, handled: &[&str]) -> Option<Diagnostic> {
+    fn read_variable(&mut self, name: &str, value: &str, handled: &[&str]) -> Vec<Diagnostic> {
         let finding = |severity, message: String| {
-            Some(Diagnostic::new(code::ENVIRONMENT, severity, message).at(name))
+            Diagnostic::new(code::ENVIRONMENT, severity, message).at(name)
         };
         if handled.contains(&name) || (value.is_empty() && name.starts_with("PILOT")) {
-            return None;
+            return Vec::new();
         }
-        match self.set(name, value) {
-            Some(true) => None,
-            Some(false) => {
-                let default = Self::ALL.iter().find(|f| f.name == name)?.default;
-                finding(
-                    Severity::Error,
-                    format!("{value:?} has no meaning here; the default, {default}, is used"),
-                )
-            }
-            None if known::KNOWN.contains(&name) => finding(
-                Severity::Info,
-                "this setting of Istio has no effect".to_owned(),
-            ),
-            None if name.starts_with("PILOT_") => {
-                let names = Self::ALL.iter().map(|f| f.name);
-                let near = nearest(name, names.chain(known::KNOWN.iter().copied()));
-                let unknown = finding(Severity::Warning, "there is no such setting".to_owned());
-                match near {
-                    Some(near) => unknown.map(|d| d.help(format!("did you mean {near}?"))),
-                    None => unknown,
-                }
-            }
-            None => None,
+        if let Some(taken) = self.set(name, value) {
+            let default = Self::ALL.iter().find(|f| f.name == name);
+            let default = default.map_or("", |feature| feature.default);
+            let faults = taken.faults(value, default).into_iter();
+            return faults.map(|why| finding(Severity::Error, why)).collect();
         }
+        if known::KNOWN.contains(&name) {
+            let message = "this setting of Istio has no effect".to_owned();
+            return vec![finding(Severity::Info, message)];
+        }
+        let unknown = || finding(Severity::Warning, "there is no such setting".to_owned());
+        let names = Self::ALL.iter().map(|f| f.name);
+        if let Some(stem) = name.strip_prefix(OWN) {
+            // Tests, tools and Services of Kubernetes have variables of this prefix, too: only what is near to a setting is
+            // reported. The prefix, which all have, makes none nearer.
+            let own = names.chain(handled.iter().copied());
+            let near = nearest(stem, own.filter_map(|own| own.strip_prefix(OWN)));
+            let found = near.map(|near| unknown().help(format!("did you mean {OWN}{near}?")));
+            return found.into_iter().collect();
+        }
+        if !name.starts_with("PILOT_") {
+            return Vec::new();
+        }
+        let near = nearest(name, names.chain(known::KNOWN.iter().copied()));
+        vec![match near {
+            Some(near) => unknown().help(format!("did you mean {near}?")),
+            None => unknown(),
+        }]
     }
 }
 
@@ -549,10 +331,115 @@ mod tests {
         assert_eq!(
             findings,
             [
-                "error[PIL0007]: ISTIO_DUAL_STACK: \"yes\" has no meaning here; the default, false, is used",
+                "error[PIL0007]: ISTIO_DUAL_STACK: \"yes\" is not one of true, t, 1, false, f and 0; the default, false, is used",
                 "warning[PIL0007]: PILOT_HTTP1: there is no such setting (did you mean PILOT_HTTP10?)",
                 "info[PIL0007]: XDS_AUTH: this setting of Istio has no effect",
             ]
+        );
+    }
+
+    #[test]
+    fn values_say_what_would_be_accepted() {
+        for (name, value, wanted) in [
+            ("PILOTHOUSE_OWNED_HOSTS", "on", "true, t, 1, false, f and 0"),
+            (
+                "PILOTHOUSE_NAMESPACE_PORTS",
+                "0",
+                "a number from 1 to 65535",
+            ),
+            (
+                "PILOTHOUSE_INGRESS_HTTP_PORT",
+                "http",
+                "a port from 1 to 65535",
+            ),
+            ("PILOT_TRACE_SAMPLING", "101", "a number from 0 to 100"),
+            (
+                "PILOT_JWT_ENABLE_REMOTE_JWKS",
+                "yes",
+                "istiod, false, hybrid, true and envoy",
+            ),
+            (
+                "PILOT_IP_AUTOALLOCATE_IPV4_PREFIX",
+                "10.0.0.0/4",
+                "from /8 to /30",
+            ),
+        ] {
+            let (features, findings) = read(&[(name, value)]);
+            assert_eq!(features, Features::default(), "{name}");
+            assert_eq!(findings.len(), 1, "{findings:?}");
+            let says = findings[0].contains(wanted) && findings[0].contains(value);
+            assert!(says, "{}", findings[0]);
+        }
+    }
+
+    #[test]
+    fn items_of_lists_that_mean_nothing_are_reported_and_the_others_count() {
+        let (features, findings) = read(&[
+            (
+                "PILOTHOUSE_GATEWAY_BINDS",
+                "127.0.0.300, 10.0.0.0/8,unix:run",
+            ),
+            ("PILOTHOUSE_LOCAL_ENDPOINTS", "shop bank,Ops,infra"),
+            ("PILOTHOUSE_PROXY_FILES", "*"),
+            ("PILOTHOUSE_SECRET_TEMPLATES", "true"),
+        ]);
+        assert!(
+            features.local_endpoints.allows("infra") && !features.local_endpoints.allows("shop")
+        );
+        assert!(
+            features
+                .gateway_binds
+                .iter()
+                .any(|item| &**item == "10.0.0.0/8")
+        );
+        assert!(features.proxy_files.allows("any") && features.secret_templates.allows("any"));
+        let of_list = "so it allows nothing: items are separated by commas; * or true allows all, off or false none";
+        let addresses = "is not an address, a range of addresses or unix:///path";
+        let namespaces = "is not the name of a namespace";
+        assert_eq!(
+            findings,
+            [
+                format!(
+                    "error[PIL0007]: PILOTHOUSE_GATEWAY_BINDS: \"127.0.0.300\" {addresses}, {of_list}"
+                ),
+                format!(
+                    "error[PIL0007]: PILOTHOUSE_GATEWAY_BINDS: \"unix:run\" {addresses}, {of_list}"
+                ),
+                format!(
+                    "error[PIL0007]: PILOTHOUSE_LOCAL_ENDPOINTS: \"shop bank\" {namespaces}, {of_list}"
+                ),
+                format!(
+                    "error[PIL0007]: PILOTHOUSE_LOCAL_ENDPOINTS: \"Ops\" {namespaces}, {of_list}"
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_misspelt_variable_of_ours_is_reported_and_those_of_others_are_not() {
+        let (features, findings) = read(&[("PILOTHOUSE_LOCAL_ENDPOINT", "shop")]);
+        assert_eq!(features, Features::default());
+        assert_eq!(
+            findings,
+            [
+                "warning[PIL0007]: PILOTHOUSE_LOCAL_ENDPOINT: there is no such setting (did you mean PILOTHOUSE_LOCAL_ENDPOINTS?)"
+            ]
+        );
+        let of_others = [
+            "PILOTHOUSE_BIN",
+            "PILOTHOUSE_FUZZ_CACHE",
+            "PILOTHOUSE_LOG",
+            "PILOTHOUSE_OUT",
+            "PILOTHOUSE_PORT_15010_TCP_ADDR",
+            "PILOTHOUSE_RECORDINGS",
+            "PILOTHOUSE_REQUIRE_ENVOY",
+            "PILOTHOUSE_SEED",
+            "PILOTHOUSE_SERVICE_HOST",
+            "PILOTHOUSE_SERVICE_PORT",
+        ];
+        assert_eq!(
+            read(&of_others.map(|name| (name, "x"))).1,
+            Vec::<String>::new()
         );
     }
 

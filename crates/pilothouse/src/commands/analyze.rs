@@ -18,7 +18,7 @@ use model::parse::Locator;
 use model::{Diagnostic, Namespace, Origin, Severity};
 use server::settings::IngressOptions;
 
-use super::flags::DomainFlag;
+use super::flags::OfflineFlags;
 use super::text::counted;
 use crate::findings::{self, Format, Verdict};
 use crate::log::say;
@@ -84,9 +84,9 @@ pub(crate) struct AnalyzeOptions {
     #[arg(long, alias = "networksConfig", value_name = "FILE")]
     mesh_networks: Option<PathBuf>,
 
-    /// The domain of Services.
+    /// What a server would be started with.
     #[command(flatten)]
-    domain: DomainFlag,
+    offline: OfflineFlags,
 
     /// Output format.
     #[arg(long, short = 'o', value_enum, default_value = "text")]

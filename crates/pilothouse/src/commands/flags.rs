@@ -1,10 +1,11 @@
 //! Flags that several commands have.
 
 use clap::Args;
+use clap::builder::BoolishValueParser;
 
-/// The domain of Services, of those that generate offline.
+/// What a server would be started with, of those that generate offline.
 #[derive(Args, Debug)]
-pub(crate) struct DomainFlag {
+pub(crate) struct OfflineFlags {
     /// DNS domain of Kubernetes Services where no server is asked, as `serve --domain` has it.
     #[arg(
         long,
@@ -13,6 +14,10 @@ pub(crate) struct DomainFlag {
         default_value = "cluster.local"
     )]
     pub(crate) domain: String,
+
+    /// Give hosts of Gateways and VirtualServices to namespaces where no server is asked, as `serve --owned-hosts` does.
+    #[arg(long, env = "PILOTHOUSE_OWNED_HOSTS", value_parser = BoolishValueParser::new())]
+    pub(crate) owned_hosts: bool,
 }
 
 /// The server that is asked.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use disk::open::read_text;
+use model::Diagnostic;
 use model::mesh::MeshConfig;
 use model::settings::Features;
 use sources::folder::LARGEST_FILE;
@@ -55,14 +56,16 @@ pub(super) fn mesh_config(path: Option<&Path>) -> anyhow::Result<MeshConfig> {
     })
 }
 
-/// What an operator allows `serve`, or has it refuse, by the environment: tools that check files take it to be so.
-pub(super) fn operator_features() -> Features {
+/// What an operator allows `serve`, or has it refuse, by the environment, and what is wrong with these variables: tools that
+/// check files take it to be so.
+pub(super) fn operator_features() -> (Features, Vec<Diagnostic>) {
     const NAMES: [&str; 5] = [
         "PILOTHOUSE_LOCAL_ENDPOINTS",
         "PILOTHOUSE_GATEWAY_BINDS",
         "PILOTHOUSE_PROXY_FILES",
-        "PILOTHOUSE_OWNED_HOSTS",
+        "PILOTHOUSE_SECRET_TEMPLATES",
         "PILOTHOUSE_NAMESPACE_BUDGET",
     ];
-    Features::from_env(std::env::vars().filter(|(name, _)| NAMES.contains(&&**name)))
+    let stated = std::env::vars().filter(|(name, _)| NAMES.contains(&&**name));
+    Features::read_env(stated, &[])
 }

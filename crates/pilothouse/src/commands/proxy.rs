@@ -13,7 +13,7 @@ use store::Snapshot;
 use xds::TypeUrl;
 
 use super::bootstrap::InterceptionMode;
-use super::flags::DomainFlag;
+use super::flags::OfflineFlags;
 use super::proxy_config::gather::{self, Gathered, Setting};
 
 /// The name of a proxy that nobody named.
@@ -44,9 +44,9 @@ pub(crate) struct ProxyOptions {
     )]
     pub(super) mesh_config: Option<PathBuf>,
 
-    /// The domain of Services.
+    /// What a server would be started with.
     #[command(flatten)]
-    pub(super) domain: DomainFlag,
+    pub(super) offline: OfflineFlags,
 
     /// Namespace of the proxy, if its name has none.
     #[arg(long, short = 'n', value_name = "NAMESPACE", default_value = "default")]
@@ -143,7 +143,7 @@ impl ProxyOptions {
         Setting {
             mesh_config: self.mesh_config.as_deref(),
             ingress: &self.ingress,
-            domain: &self.domain.domain,
+            offline: &self.offline,
         }
     }
 
@@ -190,7 +190,7 @@ impl ProxyOptions {
             let ip = self.ip.or(known);
             let ip = ip.map_or_else(|| "127.0.0.1".to_owned(), |ip| ip.to_string());
             let role = self.role.in_id();
-            format!("{role}~{ip}~{name}~{namespace}.svc.{}", self.domain.domain)
+            format!("{role}~{ip}~{name}~{namespace}.svc.{}", self.offline.domain)
         };
         let parts: Vec<&str> = id.split('~').collect();
         let [_, ip, name, _] = parts[..] else {
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn the_domain_and_the_locality_of_a_proxy_are_stated() {
-        let line = "simulate --from web.shop --config-dir d --domain corp.internal --locality eu/eu-1 GET http://a";
+        let line = "simulate --from web.shop --config-dir d --domain corp.internal --owned-hosts --locality eu/eu-1 GET http://a";
         assert_eq!(
             described(line).0,
             "sidecar~127.0.0.1~web.shop~shop.svc.corp.internal"
@@ -291,7 +291,9 @@ mod tests {
         else {
             panic!("not parsed");
         };
-        assert_eq!(options.proxy.setting().domain, "corp.internal");
+        let offline = options.proxy.setting().offline;
+        assert_eq!(offline.domain, "corp.internal");
+        assert!(offline.owned_hosts);
         let node = options.proxy.introduced(&options.from, None);
         let locality = node.unwrap().locality.unwrap();
         assert_eq!(

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 use server::settings::IngressOptions;
 
-use super::flags::DomainFlag;
+use super::flags::OfflineFlags;
 use super::proxy_config::debug_page;
 use super::proxy_config::gather::{Setting, snapshot};
 use crate::out::out;
@@ -25,9 +25,9 @@ pub(crate) struct StatusOptions {
     #[arg(long, value_name = "FILE")]
     mesh_config: Option<PathBuf>,
 
-    /// The domain of Services.
+    /// What a server would be started with.
     #[command(flatten)]
-    domain: DomainFlag,
+    offline: OfflineFlags,
 
     /// Ask a running server instead, through its debug pages.
     #[arg(long, alias = "http-addr", value_name = "HOST:PORT", conflicts_with_all = ["config_dir", "mesh_config"])]
@@ -62,7 +62,7 @@ pub(crate) async fn run(options: &StatusOptions) -> anyhow::Result<()> {
             let setting = Setting {
                 mesh_config: options.mesh_config.as_deref(),
                 ingress: &options.ingress,
-                domain: &options.domain.domain,
+                offline: &options.offline,
             };
             let snapshot = snapshot(&options.config_dir, setting)?;
             let derived = convert::status::all(&snapshot);

@@ -165,7 +165,7 @@ impl Manifests {
     /// Adds what a server would close of them, or leave out.
     fn judge(&mut self) {
         let usable = std::mem::take(&mut self.usable);
-        let features = operator_features();
+        let (features, of_environment) = operator_features();
         let left_out = usable.iter();
         let left_out: Vec<Diagnostic> = left_out
             .filter_map(|object| judged::of_endpoints(&features, object))
@@ -180,6 +180,7 @@ impl Manifests {
             locate(found, &locator);
         }
         self.found.append(&mut judged);
+        self.found.extend(of_environment);
         self.found = by_cause(std::mem::take(&mut self.found));
     }
 }

@@ -105,8 +105,10 @@ impl<'r, 'c, 's> Filler<'r, 'c, 's> {
     }
 
     fn fill(&mut self, mark: &Mark, in_header: bool) -> String {
-        let features = &self.cx.settings().features;
-        if matches!(mark.content, Content::Template(_)) && !features.secret_templates {
+        let allowed = &self.cx.settings().features.secret_templates;
+        if let Content::Template(wanted) = &mark.content
+            && !allowed.allows(&wanted.asking)
+        {
             return mark.written();
         }
         let why = match self.value(mark, in_header) {

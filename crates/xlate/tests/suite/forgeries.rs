@@ -28,7 +28,7 @@ const SECRET: &str = "
 
 fn world(mesh: &str) -> World {
     let features = Features {
-        secret_templates: true,
+        secret_templates: "*".into(),
         edge_classes: "nginx,higress".into(),
         edge_namespace: "istio-system".into(),
         edge_selector: "istio=ingressgateway".into(),

@@ -63,7 +63,7 @@ fn world(features: Features, objects: &str) -> World {
 
 fn templates() -> Features {
     Features {
-        secret_templates: true,
+        secret_templates: "*".into(),
         ..Features::default()
     }
 }

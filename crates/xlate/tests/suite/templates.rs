@@ -64,8 +64,13 @@ spec:
 
 /// A world in which templates are on, with these objects.
 fn world(objects: &str) -> World {
+    world_with(objects, "*")
+}
+
+/// A world in which templates are on for these namespaces, with these objects.
+fn world_with(objects: &str, allowed: &str) -> World {
     let features = Features {
-        secret_templates: true,
+        secret_templates: allowed.into(),
         ..Features::default()
     };
     let mut world = World::new(model::settings::Settings {
@@ -303,13 +308,30 @@ spec:
 
 #[test]
 fn turned_off_a_template_is_a_text() {
-    let mut world = World::of(&objects("shop", "secret.api"));
-    world.put(&secret("shop", "s3cr3t"));
-    let found = texts(&world);
-    assert_eq!(types(&found), ALL);
-    assert!(
-        found
-            .iter()
-            .all(|(.., sent, _)| sent.contains("${secret.api.token}"))
-    );
+    for allowed in ["", "false", "other", "other,shopping"] {
+        let mut world = world_with(&objects("shop", "secret.api"), allowed);
+        world.put(&secret("shop", "s3cr3t"));
+        let found = texts(&world);
+        assert_eq!(types(&found), ALL, "{allowed}");
+        let is_literal = |sent: &str| sent.contains("${secret.api.token}");
+        assert!(
+            found.iter().all(|(.., sent, _)| is_literal(sent)),
+            "{allowed}"
+        );
+    }
+}
+
+#[test]
+fn templates_are_on_for_the_namespaces_that_are_listed() {
+    for allowed in ["shop", "other, shop", "true"] {
+        let mut world = world_with(&objects("shop", "secret.api"), allowed);
+        world.put(&secret("shop", "s3cr3t"));
+        let found = texts(&world);
+        assert_eq!(types(&found), ALL, "{allowed}");
+        let has_value = |sent: &str| sent.contains("s3cr3t");
+        assert!(
+            found.iter().all(|(.., sent, _)| has_value(sent)),
+            "{allowed}"
+        );
+    }
 }

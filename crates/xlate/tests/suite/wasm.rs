@@ -429,7 +429,7 @@ spec: {url: https://a.example.com/p.wasm, type: NETWORK}
 /// A world with the Secrets of a table of Higress's, and a plugin.
 fn with_secrets(values: &Value, spec: &Value) -> World {
     let features = Features {
-        secret_templates: true,
+        secret_templates: "*".into(),
         ..Features::default()
     };
     let mut world = World::new(Settings {

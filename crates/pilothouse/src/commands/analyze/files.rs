@@ -193,13 +193,15 @@ fn settings(options: &AnalyzeOptions, found: &mut Vec<Diagnostic>) -> anyhow::Re
         networks = read.value.unwrap_or(networks);
         found.extend(read.diagnostics);
     }
-    let mut features = operator_features();
+    let (mut features, of_environment) = operator_features();
+    found.extend(of_environment);
+    features.owned_hosts |= options.offline.owned_hosts;
     options.ingress.apply(&mut features);
     Ok(Settings {
         mesh: Arc::new(mesh),
         networks: Arc::new(networks),
         features: Arc::new(features),
-        domain: options.domain.domain.as_str().into(),
+        domain: options.offline.domain.as_str().into(),
         cluster: HOME.into(),
         system_namespace: "istio-system".into(),
         access_reviews: AccessReviews::default(),

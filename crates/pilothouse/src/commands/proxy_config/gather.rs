@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::commands::flags::OfflineFlags;
 use crate::log::say;
 use anyhow::{Context, bail};
 use http::Method;
@@ -157,8 +158,8 @@ pub(in crate::commands) struct Setting<'a> {
     pub(in crate::commands) mesh_config: Option<&'a Path>,
     /// Ingresses with annotations.
     pub(in crate::commands) ingress: &'a IngressOptions,
-    /// The domain of Services.
-    pub(in crate::commands) domain: &'a str,
+    /// What a server would be started with.
+    pub(in crate::commands) offline: &'a OfflineFlags,
 }
 
 /// Derived here, without any server.
@@ -213,11 +214,13 @@ pub(in crate::commands) fn snapshot(
 ) -> anyhow::Result<Arc<Snapshot>> {
     let ingress = setting.ingress;
     let mesh = crate::commands::input::mesh_config(setting.mesh_config)?;
+    let mut features = ingress.features();
+    features.owned_hosts |= setting.offline.owned_hosts;
     let settings = Arc::new(Settings {
         mesh: Arc::new(mesh),
         networks: Arc::default(),
-        features: Arc::new(ingress.features()),
-        domain: setting.domain.into(),
+        features: Arc::new(features),
+        domain: setting.offline.domain.as_str().into(),
         cluster: "Kubernetes".into(),
         system_namespace: "istio-system".into(),
         access_reviews: AccessReviews::default(),

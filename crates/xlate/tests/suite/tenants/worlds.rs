@@ -150,7 +150,7 @@ fn proxy(role: &str, name: &str, namespace: &str, address: &str, metadata: Value
 /// A bank, its sidecars, and the gateways that it shares.
 pub(crate) fn bank() -> Tenants {
     let features = Features {
-        secret_templates: true,
+        secret_templates: "*".into(),
         edge_classes: "nginx".into(),
         edge_namespace: "istio-system".into(),
         edge_selector: "istio=edge".into(),
