@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{Digest, SHA256, digest};
+use model::parse::{Locator, decode_yaml};
 use serde::Deserialize;
 
 use crate::resource::Resource;
@@ -201,6 +202,16 @@ pub enum AccessError {
         /// Whose.
         user: String,
     },
+    /// A user of a file cannot be taken.
+    #[error("{path}:{line}: {why}", path = .path.display())]
+    User {
+        /// The file.
+        path: PathBuf,
+        /// The line of its token.
+        line: u32,
+        /// Why.
+        why: Box<AccessError>,
+    },
     /// Two users would be one.
     #[error("{user} has the token of another user")]
     SameToken {
@@ -236,21 +247,25 @@ impl Access {
             reason,
         };
         let text = std::fs::read_to_string(path).map_err(|e| unreadable(e.to_string()))?;
-        let mut file = File::default();
-        for document in model::parse::to_json(&text) {
-            let read: File = serde_json::from_value(document.map_err(unreadable)?)
-                .map_err(|e| unreadable(e.to_string()))?;
-            file.users.extend(read.users);
-            file.grants.extend(read.grants);
-        }
-        let mut access = Self {
-            tokens: Vec::new(),
-            grants: file.grants,
-            issuer: None,
-        };
-        for user in file.users {
-            let groups: Vec<&str> = user.groups.iter().map(String::as_str).collect();
-            access.know(&user.token, Who::new(&user.name, &groups))?;
+        let locator = Locator::new(&text);
+        let mut access = Self::default();
+        for document in decode_yaml(&text) {
+            let document = document.map_err(unreadable)?;
+            let read: File =
+                serde_json::from_value(document.value).map_err(|e| unreadable(e.to_string()))?;
+            access.grants.extend(read.grants);
+            for (at, user) in read.users.iter().enumerate() {
+                let groups: Vec<&str> = user.groups.iter().map(String::as_str).collect();
+                let known = access.know(&user.token, Who::new(&user.name, &groups));
+                known.map_err(|why| {
+                    let token = locator.find(document.line, &format!("users[{at}].token"));
+                    AccessError::User {
+                        path: path.to_owned(),
+                        line: token.map_or(document.line, |token| token.line),
+                        why: Box::new(why),
+                    }
+                })?;
+            }
         }
         Ok(access)
     }
@@ -454,6 +469,23 @@ mod tests {
                 .allow(&bob, Verb::Get, "namespaces", Some("shop"))
                 .is_ok()
         );
+    }
+
+    #[test]
+    fn a_user_who_cannot_be_taken_is_named_with_the_file_and_the_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("access.yaml");
+        for (second, wanted) in [
+            ("short", ":5: the token of bob has fewer than 16 characters"),
+            ("ann-ann-ann-ann-1", ":5: bob has the token of another user"),
+        ] {
+            let text = format!(
+                "users:\n- {{name: ann, token: ann-ann-ann-ann-1}}\n---\nusers:\n- {{name: bob, token: {second}}}\n"
+            );
+            std::fs::write(&file, text).unwrap();
+            let error = Access::read(&file).unwrap_err().to_string();
+            assert_eq!(error, format!("{}{wanted}", file.display()));
+        }
     }
 
     #[tokio::test]

@@ -99,8 +99,9 @@ pub(crate) fn admit(
     }
     let reason = owner.reason(host, (created, name));
     Err(format!(
-        "is not served for the host {host:?}, which {reason}. To share it, create a ReferenceGrant there that lets \
-         Ingresses of {namespace} refer to it, or start the server with --ingress-shared-hosts"
+        "the host {host:?} {reason}. This Ingress does not serve it: to share the host, create a ReferenceGrant in {} that lets \
+         Ingresses of {namespace} refer to it, or start the server with --ingress-shared-hosts",
+        owner.namespace()
     ))
 }
 

@@ -219,7 +219,11 @@ impl OverBudget {
         if let Some(name) = &self.next {
             let effect = self.effect;
             let further = self.count - MOST_REPORTED - 1;
-            let effect = format!("{effect}, and so it is with {further} others of the namespace");
+            let effect = match further {
+                0 => effect.to_owned(),
+                1 => format!("{effect}, and so it is with 1 other of the namespace"),
+                _ => format!("{effect}, and so it is with {further} others of the namespace"),
+            };
             found.push(self.finding(name, &effect));
         }
     }

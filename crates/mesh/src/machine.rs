@@ -249,9 +249,27 @@ pub fn of_workload(features: &Features, entry: &Object<WorkloadEntry>) -> Option
 fn sentence(address: &str, why: &str, more: usize) -> String {
     let left_out = match more {
         0 => "so the endpoint is left out".to_owned(),
+        1 => "so the endpoint is left out, as is 1 more".to_owned(),
         more => format!("so the endpoint is left out, as are {more} more"),
     };
     format!(
         "{address:?} {why}, {left_out}: PILOTHOUSE_LOCAL_ENDPOINTS can allow that for the namespace"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_more_endpoint_is_one() {
+        for (more, wanted) in [
+            (0, "so the endpoint is left out:"),
+            (1, "so the endpoint is left out, as is 1 more:"),
+            (2, "so the endpoint is left out, as are 2 more:"),
+        ] {
+            let text = sentence("127.0.0.1", "leads there", more);
+            assert!(text.contains(wanted), "{text}");
+        }
+    }
 }

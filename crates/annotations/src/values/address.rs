@@ -5,12 +5,15 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use model::template;
 
 use super::list;
 use crate::reader::Fault;
 
 /// The most ranges of addresses.
 const MOST_RANGES: usize = 1000;
+/// More characters than a range has; of a longer item the beginning is shown.
+const MOST_SHOWN: usize = 60;
 
 /// Every address of either family, which `*` stands for.
 const EVERY: [&str; 2] = ["0.0.0.0/0", "::/0"];
@@ -22,7 +25,7 @@ pub(crate) fn ranges(text: &str) -> Result<BTreeSet<IpNet>, Fault> {
         let net = text.parse::<IpNet>().ok();
         let net = net.or_else(|| Some(IpNet::from(text.parse::<IpAddr>().ok()?)));
         net.map(|net| net.trunc())
-            .ok_or_else(|| Fault::from("has something that is no range of addresses"))
+            .ok_or_else(|| Fault::from(not_a_range(text)))
     };
     let items = list(text, MOST_RANGES)?.into_iter();
     let items = items.flat_map(|item| match item {
@@ -30,6 +33,16 @@ pub(crate) fn ranges(text: &str) -> Result<BTreeSet<IpNet>, Fault> {
         _ => vec![item],
     });
     items.map(range).collect()
+}
+
+fn not_a_range(item: &str) -> String {
+    let written = template::written(item);
+    let shown: String = written.chars().take(MOST_SHOWN).collect();
+    let more = match shown.len() < written.len() {
+        true => "...",
+        false => "",
+    };
+    format!("has {shown:?}{more}, which is not a range of addresses such as 10.0.0.0/8")
 }
 
 /// A host name in lower case, or an address; IPv6 in brackets.

@@ -219,7 +219,7 @@ impl Merging<'_, '_, '_> {
         let weight: usize = added.iter().map(|(_, draft)| draft.weight()).sum();
         let Some(room) = self.room.checked_sub(weight) else {
             let message = format!(
-                "is not served for the host {:?}: the Ingresses that name it weigh more than {} MiB",
+                "nothing of it is served at the host {:?}: the Ingresses that name the host weigh more than {} MiB",
                 self.host,
                 limits::HOST_BYTES >> 20
             );

@@ -106,7 +106,7 @@ impl<'r> Merging<'r, '_, '_> {
         let weight: usize = routes.iter().map(weight).sum();
         let Some(room) = self.room.checked_sub(weight) else {
             let message = format!(
-                "is not served for the host {:?}: the Ingresses that name it weigh more than {} MiB",
+                "nothing of it is served at the host {:?}: the Ingresses that name the host weigh more than {} MiB",
                 self.host,
                 limits::HOST_BYTES >> 20
             );

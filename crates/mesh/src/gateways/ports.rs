@@ -95,6 +95,7 @@ impl Ports {
             let Refused { finding, further } = refused;
             let message = match further {
                 0 => return finding,
+                1 => format!("{}; nor is 1 further port of the Gateway", finding.message),
                 _ => format!(
                     "{}; nor are {further} further ports of the Gateway",
                     finding.message

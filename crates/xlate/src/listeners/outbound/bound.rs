@@ -55,6 +55,7 @@ impl Bound {
             } = refused;
             let others = match further {
                 0 => String::new(),
+                1 => " (nor for 1 further one)".to_owned(),
                 _ => format!(" (nor for {further} further ones)"),
             };
             let why = format!(
