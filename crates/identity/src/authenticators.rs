@@ -39,8 +39,8 @@ pub trait Observer: Send + Sync {
 /// Who was turned away, as far as that is known. What it says of itself is not proven.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claimant {
-    /// Where it comes from; unknown once it has proven who it is.
-    pub peer: Option<SocketAddr>,
+    /// Where it comes from.
+    pub peer: SocketAddr,
     /// What it claims to be: the subject of its token, or the id of its node. Printable, and short; empty where it claims nothing.
     pub claims: String,
 }
@@ -53,14 +53,14 @@ impl Claimant {
         let token = evidence.bearer().ok().flatten().and_then(Jwt::parse);
         let subject = token.and_then(|token| token.claims["sub"].as_str().map(printable));
         Self {
-            peer: Some(evidence.peer),
+            peer: evidence.peer,
             claims: subject.unwrap_or_default(),
         }
     }
 
-    fn proxy(node: &Node) -> Self {
+    fn proxy(node: &Node, peer: SocketAddr) -> Self {
         Self {
-            peer: None,
+            peer,
             claims: printable(&node.id),
         }
     }
@@ -102,14 +102,22 @@ impl Authenticators {
         asked.inspect_err(|refusal| self.observer.refused(refusal, &Claimant::of(evidence)))
     }
 
-    /// The identity of a caller as the proxy that it says it is.
+    /// The identity of a caller, which comes from `peer`, as the proxy that it says it is.
     ///
     /// # Errors
     ///
     /// When it is of another namespace or service account.
-    pub fn authorize(&self, caller: &Caller, node: &Node) -> Result<Identity, Refusal> {
+    pub fn authorize(
+        &self,
+        caller: &Caller,
+        node: &Node,
+        peer: SocketAddr,
+    ) -> Result<Identity, Refusal> {
         let authorized = caller.as_proxy(node);
-        authorized.inspect_err(|refusal| self.observer.refused(refusal, &Claimant::proxy(node)))
+        authorized.inspect_err(|refusal| {
+            let claimant = Claimant::proxy(node, peer);
+            self.observer.refused(refusal, &claimant);
+        })
     }
 
     async fn ask(&self, evidence: &Evidence<'_>) -> Result<Arc<Caller>, Refusal> {

@@ -74,7 +74,7 @@ async fn run(world: &World, case: &Value) -> Outcome {
         Ok(caller) => caller,
         Err(refusal) => return Outcome::Refused(refusal),
     };
-    match authenticators.authorize(&caller, &world::node(case)) {
+    match authenticators.authorize(&caller, &world::node(case), shown.peer) {
         Ok(_) => Outcome::Accepted(format!("{:?}", caller.source)),
         Err(refusal) => Outcome::Refused(refusal),
     }

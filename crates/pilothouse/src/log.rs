@@ -8,7 +8,7 @@ mod queue;
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::fmt::Arguments;
+use std::fmt::{self, Arguments};
 use std::fs::File;
 use std::io::{IsTerminal, Result, Write};
 use std::os::fd::AsFd;
@@ -16,8 +16,9 @@ use std::panic::PanicHookInfo;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 use queue::Queue;
@@ -74,7 +75,10 @@ pub(crate) fn start(level: &str, json: bool) {
         subscriber.init();
         changed_by(&stated, move |filter| log.reload(filter));
     } else {
-        let subscriber = subscriber.with_ansi(colours).with_filter_reloading();
+        let subscriber = subscriber
+            .with_ansi(colours)
+            .fmt_fields(debug_fn(put_field))
+            .with_filter_reloading();
         let log = subscriber.reload_handle();
         subscriber.init();
         changed_by(&stated, move |filter| log.reload(filter));
@@ -169,6 +173,44 @@ fn panic_words(payload: &dyn Any) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("it does not say why")
+}
+
+/// Writes the message of an event, or a field after it. A value with a space in it is quoted, whatever it is: it would otherwise
+/// have no end.
+fn put_field(to: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let name = field.name();
+    if name == "message" {
+        return write!(to, "{value:?}");
+    }
+    // Where an event of another crate's logging comes from has a place of its own.
+    if name.starts_with("log.") {
+        return Ok(());
+    }
+    let text = format!("{value:?}");
+    match to.has_ansi_escapes() {
+        true => write!(to, " \u{1b}[3m{name}\u{1b}[0m\u{1b}[2m=\u{1b}[0m")?,
+        false => write!(to, " {name}=")?,
+    }
+    let has_end = text.starts_with(['[', '{']) || is_quoted(&text);
+    match text.contains(char::is_whitespace) && !has_end {
+        true => write!(to, "{text:?}"),
+        false => to.write_str(&text),
+    }
+}
+
+/// Whether a text is one in quotes, as texts are shown.
+fn is_quoted(text: &str) -> bool {
+    let inner = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    inner.is_some_and(|inner| {
+        let mut escaped = false;
+        !inner.chars().any(|c| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        })
+    })
 }
 
 /// Puts what is written to it where it will be written.
@@ -273,6 +315,25 @@ mod tests {
             lines[1].ends_with("fine\tas it is") && lines[2].is_empty(),
             "{text:?}"
         );
+    }
+
+    #[test]
+    fn a_value_of_several_words_is_quoted() {
+        let kept = Kept::default();
+        let to = kept.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .without_time()
+            .with_ansi(false)
+            .with_target(false)
+            .fmt_fields(debug_fn(put_field))
+            .with_writer(move || to.clone());
+        tracing::subscriber::with_default(subscriber.finish(), || {
+            let (reason, peer) = ("\"a\" is not \"b\"", "127.0.0.1:1");
+            tracing::warn!(%peer, %reason, text = "a b", times = 1, "Connections were refused.");
+        });
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let wanted = r#"WARN Connections were refused. peer=127.0.0.1:1 reason="\"a\" is not \"b\"" text="a b" times=1"#;
+        assert_eq!(text.trim(), wanted);
     }
 
     #[test]

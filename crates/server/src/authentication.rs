@@ -9,8 +9,8 @@ use std::time::Instant;
 use anyhow::Context;
 use fetch::jwks::Fetcher;
 use identity::{
-    Authenticator, Authenticators, Claimant, ClientCertificate, Domains, ForwardedCertificates,
-    IdTokens, KubernetesTokens, Observer, Refusal, Rule, TrustDomains,
+    Authenticator, Authenticators, Claimant, ClientCertificate, Code, Domains,
+    ForwardedCertificates, IdTokens, KubernetesTokens, Observer, Refusal, Rule, TrustDomains,
 };
 use model::jwks::KeySource;
 use model::settings::Settings;
@@ -120,14 +120,24 @@ impl Observer for Told {
         };
         let detail = beginning(&refusal.detail);
         let Claimant { peer, claims } = claimant;
-        let peer = peer.map(tracing::field::display);
-        tracing::warn!(
-            reason,
-            peer,
-            claims,
-            detail,
-            left_out = shown(left_out),
-            "A caller was not authenticated."
-        );
+        let left_out = shown(left_out);
+        match refusal.code {
+            Code::PermissionDenied => tracing::warn!(
+                reason,
+                %peer,
+                claims,
+                detail,
+                left_out,
+                "A caller is authenticated, but not authorized to be the proxy that it says it is."
+            ),
+            Code::Unauthenticated | Code::Unavailable => tracing::warn!(
+                reason,
+                %peer,
+                claims,
+                detail,
+                left_out,
+                "A caller was not authenticated."
+            ),
+        }
     }
 }

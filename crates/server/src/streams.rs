@@ -123,7 +123,7 @@ impl Subscriber for Proxies {
                 }
                 Status::new(Code::Unimplemented, refused.to_string())
             })?;
-            node.identity = authorize(&trust, &join.proven, &node)?;
+            node.identity = authorize(&trust, &join.proven, &node, join.peer)?;
             connections.share(&mut node);
             let node = Arc::new(node);
             let registered = registration.join(&node, join.peer.ip()).await?;

@@ -1,5 +1,6 @@
 //! Who a client is, and whether it may be the proxy that it says it is.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -47,11 +48,12 @@ async fn prove(trust: Trust, client: Client, headers: HeaderMap) -> Result<Prove
     })
 }
 
-/// The identity that a proxy has proven, which must be the one that it says it has.
+/// The identity that a proxy, which connects from `peer`, has proven, which must be the one that it says it has.
 pub(super) fn authorize(
     trust: &Trust,
     proven: &Proven,
     node: &Node,
+    peer: SocketAddr,
 ) -> Result<Option<Identity>, Status> {
     let Some(caller) = &proven.caller else {
         return Ok(None);
@@ -69,7 +71,7 @@ pub(super) fn authorize(
     let caller = caller.downcast_ref::<Caller>();
     match caller.zip(trust.authenticators()) {
         Some((caller, authenticators)) => {
-            let authorized = authenticators.authorize(caller, node);
+            let authorized = authenticators.authorize(caller, node, peer);
             authorized.map(Some).map_err(|refusal| refused(&refusal))
         }
         None => Ok(None),
