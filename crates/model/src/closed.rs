@@ -17,7 +17,7 @@ pub const EVERY_SERVICE: &str = "*";
 /// Why an object was rejected and a substitute stands in its place.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Closed {
-    /// The first field that is wrong; empty for the whole object.
+    /// The field that is wrong, the first of several; empty for the whole object.
     pub path: Arc<str>,
     /// What is wrong with it, in one sentence without a full stop.
     pub why: Arc<str>,

@@ -377,7 +377,7 @@ impl<'a> Reader<'a> {
             secret::hush(&mut found);
         }
         let object = object.filter(|_| !refused);
-        let wrong = found.iter().find(|d| d.severity == Severity::Error);
+        let wrong = closed::cause(&found);
         let substitutes = substitutes
             .filter(|_| object.is_none())
             .map(|substitutes| self.substitute(substitutes, wrong));

@@ -151,6 +151,18 @@ pub(super) fn leaves_unread(kind: Kind, finding: &Finding) -> bool {
     }
 }
 
+/// The finding that says why an object is rejected: the first error, or the first one within the part that this is about. A part that
+/// has nothing but a field that is unknown is found empty as well, and the field is what its author has to mend.
+pub(super) fn cause(found: &[Diagnostic]) -> Option<&Diagnostic> {
+    let mut errors = found.iter().filter(|d| d.severity == Severity::Error);
+    let first = errors.next()?;
+    let is_within = |d: &&Diagnostic| {
+        let inner = d.path.strip_prefix(&*first.path);
+        !first.path.is_empty() && inner.is_some_and(|inner| inner.starts_with(['.', '[']))
+    };
+    Some(errors.find(is_within).unwrap_or(first))
+}
+
 /// A policy for the same workloads, and one for the whole namespace.
 fn policy<'a>(spec: Option<&Node<'a>>, closing: &[(&'static str, Node<'a>)]) -> Vec<Node<'a>> {
     let stated = |field: &'static str| {

@@ -73,7 +73,7 @@ fn rules(policy: &AuthorizationPolicy, action: Action, at: &At<'_>, report: &mut
         }
         let only_http = (has_from && !has_to && !from_tcp) || (has_to && !to_tcp);
         if action == Action::Deny && only_http {
-            let message = "on ports for TCP this denies everything, as it names only what HTTP has";
+            let message = "matches only HTTP attributes, so it denies all connections on TCP ports";
             report.warning(&at, message);
             report.help("name the ports it is for");
         }

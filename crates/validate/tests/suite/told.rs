@@ -317,3 +317,18 @@ fn an_ingress_that_protects_is_refused_for_a_path_that_no_request_has() {
     let served = ingress(auth, "/admin");
     assert!(served.documents[0].object.is_some(), "{served:?}");
 }
+
+#[test]
+fn a_rule_that_denies_by_what_only_requests_have_is_reported_for_tcp_ports() {
+    let policy = object(
+        "security.istio.io/v1",
+        "AuthorizationPolicy",
+        "spec: {action: DENY, rules: [{to: [{operation: {methods: [GET]}}]}]}",
+    );
+    assert_eq!(
+        told(&policy),
+        [
+            "~ spec.rules[0]: matches only HTTP attributes, so it denies all connections on TCP ports (name the ports it is for)"
+        ]
+    );
+}

@@ -128,6 +128,36 @@ fn what_is_closed_names_object_field_and_reason() {
 }
 
 #[test]
+fn the_reason_is_the_unknown_field_whether_or_not_its_part_says_anything_else() {
+    for operation in [
+        "{pathes: [/admin]}",
+        "{methds: [GET]}",
+        "{pathes: [/admin], methods: [GET]}",
+    ] {
+        let text = format!(
+            "{{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {{name: p, namespace: shop}}, \
+             spec: {{action: DENY, rules: [{{to: [{{operation: {operation}}}]}}]}}}}"
+        );
+        for mode in [Validation::Strict, Validation::Warn] {
+            let world = world(&text, mode);
+            let found = world.get(&FindingsOfMesh);
+            let [finding] = &**found else {
+                panic!("{operation}, {mode:?}: {found:?}");
+            };
+            let field = &operation[1..7];
+            assert_eq!(
+                &*finding.path,
+                format!("spec.rules[0].to[0].operation.{field}"),
+                "{mode:?}"
+            );
+            let message = &finding.message;
+            let why = format!("unknown field `{field}`");
+            assert!(message.ends_with(&why), "{mode:?}: {message}");
+        }
+    }
+}
+
+#[test]
 fn a_closed_peer_authentication_is_stronger_than_an_older_one() {
     let older = "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\n\
                  metadata: {name: a, namespace: shop, creationTimestamp: 2020-01-01T00:00:00Z}\n\
