@@ -97,9 +97,9 @@ pub(crate) fn admit(
     if let Some(grant) = grant(read, author, &owner.object) {
         return Ok(Some(grant));
     }
-    let reason = owner.reason(host, (created, name));
+    let home = owner.owner(host, (created, name));
     Err(format!(
-        "the host {host:?} {reason}. This Ingress does not serve it: to share the host, create a ReferenceGrant in {} that lets \
+        "the host {host:?} belongs to {home}. This Ingress does not serve it: to share the host, create a ReferenceGrant in {} that lets \
          Ingresses of {namespace} refer to it, or start the server with --ingress-shared-hosts",
         owner.namespace()
     ))

@@ -35,8 +35,9 @@ impl Claim {
         &self.object.name.namespace
     }
 
-    /// Why a host belongs to the namespace, for an object of others, of that age, that may not have it.
-    pub fn reason(&self, host: &str, other: (Age, &ObjectName)) -> String {
+    /// To which namespace a host belongs and why, for an object of others, of that age, that may not have it: `the namespace bank:
+    /// ...`.
+    pub fn owner(&self, host: &str, other: (Age, &ObjectName)) -> String {
         let Self {
             object, host: of, ..
         } = self;
@@ -51,7 +52,7 @@ impl Claim {
             // The other claims nothing itself.
             false => String::new(),
         };
-        format!("belongs to the namespace {home}: {object} {claims}{decided}")
+        format!("the namespace {home}: {object} {claims}{decided}")
     }
 }
 

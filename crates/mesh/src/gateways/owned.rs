@@ -192,7 +192,12 @@ impl Owners {
         let host = canonical(host);
         let claims = self.servers.within(&host);
         let author = Author::of_gateway(gateway);
-        refusal(cx, claims, (&author, gateway.meta.created), &host)
+        refusal(
+            cx,
+            claims,
+            (&author, gateway.meta.created),
+            (OF_SERVERS, &host),
+        )
     }
 
     /// The finding that a server may not send plain requests for a host to HTTPS, as somebody else's older object is for that very
@@ -208,7 +213,12 @@ impl Owners {
         let author = Author::of_gateway(&gateway);
         let host = canonical(host);
         let claim = self.servers.get(&host).into_iter();
-        let why = refusal(cx, claim, (&author, gateway.meta.created), &host)?;
+        let why = refusal(
+            cx,
+            claim,
+            (&author, gateway.meta.created),
+            (OF_SERVERS, &host),
+        )?;
         Some(not_redirected(&author, &why))
     }
 
@@ -222,7 +232,7 @@ impl Owners {
         let host = canonical(host);
         let claims = self.rules.within(&host).chain(self.alone.get(&host));
         let author = Author::of_rule(head);
-        refusal(cx, claims, (&author, head.created), &host)
+        refusal(cx, claims, (&author, head.created), (OF_RULES, &host))
     }
 
     /// Whether a VirtualService may route a host.
@@ -284,23 +294,31 @@ impl Owners {
     }
 }
 
-/// Why an author may say nothing about a host to which there are these claims. The age is that of the author's own object.
+/// What a server of a Gateway says of a host.
+const OF_SERVERS: &str = "TLS settings and listeners";
+/// What a VirtualService says of a host.
+const OF_RULES: &str = "routes";
+
+/// Why an author may say nothing of that sort about a host to which there are these claims, and which grant would let it. The age is
+/// that of the author's own object. One host may have two owners: of its routes, and of what servers say of it.
 fn refusal<'o>(
     cx: &Cx<'_, Snapshot>,
     claims: impl Iterator<Item = &'o Held>,
     (author, created): (&Author, Age),
-    host: &str,
+    (what, host): (&str, &str),
 ) -> Option<String> {
     let held = claims.min_by(|a, b| a.claim.age().cmp(&b.claim.age()))?;
     if !keeps_out(cx, held, author) {
         return None;
     }
-    let reason = held
+    let home = held
         .claim
-        .reason(host, (author.created(cx, created), &author.key.name));
-    let (kind, namespace) = (author.key.kind.name(), author.namespace());
+        .owner(host, (author.created(cx, created), &author.key.name));
+    let (from, to) = (author.key.kind, &held.claim.object);
+    let from = format!("{}/{}/{}", from.group(), from.name(), author.namespace());
+    let to = format!("{}/{}/{}", to.kind.group(), to.kind.name(), to.name.name);
     Some(format!(
-        "the host {host:?} {reason}. A ReferenceGrant there can let a {kind} of {namespace} refer to it"
+        "{what} of {host:?} belong to {home}. A ReferenceGrant there lets it in (from: {from}, to: {to})"
     ))
 }
 
