@@ -2,6 +2,7 @@
 //!
 //! Istio: pilot/pkg/model/gateway.go and push_context.go mergeGateways, 1.32.
 
+mod alone;
 mod author;
 mod below;
 mod bind;
@@ -33,6 +34,7 @@ use crate::label_names::Reader;
 use crate::proxy::Traits;
 use crate::reserved::Reserved;
 
+pub use alone::ServedNowhere;
 pub use charge::GatewaysOver;
 pub use elsewhere::HostsOfOthers;
 pub use owned::{NotOwnedAt, Owners, OwnersAt, routed};
@@ -147,6 +149,8 @@ pub struct GatewayServer {
     pub server: Server,
     /// The Gateway.
     pub gateway: ObjectName,
+    /// Its place among the servers there.
+    pub field: usize,
     /// The Gateway as rules name it, `namespace/name`.
     pub gateway_name: Arc<str>,
     /// Whether its route configuration is that of all HTTPS servers of an edge on its port.
@@ -203,6 +207,13 @@ pub struct MergedGateway {
 }
 
 impl MergedGateway {
+    /// The servers that have a socket.
+    pub fn placed(&self) -> impl Iterator<Item = &GatewayServer> {
+        let places = self.by_port.values().flat_map(|port| &port.servers);
+        let places: BTreeSet<usize> = places.copied().collect();
+        places.into_iter().filter_map(|at| self.servers.get(at))
+    }
+
     /// The names of the Gateways, as rules name them.
     pub fn names(&self) -> BTreeSet<&Arc<str>> {
         self.servers.iter().map(|s| &s.gateway_name).collect()

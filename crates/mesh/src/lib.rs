@@ -11,7 +11,6 @@ pub mod challenges;
 pub mod class;
 pub mod closed;
 pub mod cluster_names;
-pub mod credential;
 pub mod destination_rule;
 pub mod edge;
 pub mod files;

@@ -12,6 +12,7 @@ pub mod change;
 pub mod cipher;
 pub mod civil;
 pub mod closed;
+pub mod credential;
 pub mod derived;
 pub mod diagnostic;
 pub mod edge;

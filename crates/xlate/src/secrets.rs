@@ -18,19 +18,20 @@ use std::sync::Arc;
 
 use incr::Cx;
 use mesh::capabilities::{Capabilities, CertificateSource};
-use mesh::credential::Credential;
 use mesh::finding::{about_named, code};
 use mesh::gateways;
 use mesh::gateways::{GatewayKey, GatewayServer, MergedGateway};
 use mesh::proxy::Traits;
 use mesh::scope::{ScopeKey, ScopeOf};
 use model::access::{Access, AccessKey};
+use model::credential::Credential;
 use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::Kind;
+use model::kinds::gateway_api::{Gateway as KubeGateway, Listener, ListenerSet};
 use model::kinds::istio::Gateway;
 use model::names::ClusterId;
 use model::node::{Identity, Role};
-use model::object::{ObjectKey, ObjectName};
+use model::object::{Object, ObjectKey, ObjectName};
 use model::spiffe::SpiffeId;
 use model::x509::Fault;
 use store::{Reads, Snapshot};
@@ -38,8 +39,8 @@ use xds::ResourceSet;
 
 use crate::clusters::sds;
 
-use allowed::is_reviewed;
 pub use allowed::may_read;
+use allowed::{is_reviewed, refusal};
 pub use held::{Held, is_usable};
 use made::{KeyProvider, SecretOf};
 use named::{ClientCredentialsFor, of_server};
@@ -249,18 +250,21 @@ impl SecretsOf {
     }
 
     /// The credentials of a gateway's servers, where its proxies have not proven who they are: such proxies get none.
-    pub(crate) fn unproven(&self, merged: &MergedGateway) -> Vec<Diagnostic> {
+    pub(crate) fn unproven(
+        &self,
+        cx: &Cx<'_, Snapshot>,
+        merged: &MergedGateway,
+    ) -> Vec<Diagnostic> {
         if self.identity.is_some() {
             return Vec::new();
         }
-        let servers = merged.servers.iter();
-        let named = servers.flat_map(|server| {
+        let named = merged.placed().flat_map(|server| {
             let names = server.server.tls.as_ref().into_iter().flat_map(of_server);
             names.map(move |name| (server, name))
         });
         let found = named.map(|(server, name)| {
             let why = "is for proxies that prove who they are, and the proxy has not";
-            not_sent(server, &name, why).help(
+            not_sent(cx, server, &name, why).help(
                 "connect the proxy over TLS (`--secure-grpc-addr` of the server), with a token or certificate of its service account",
             )
         });
@@ -268,20 +272,22 @@ impl SecretsOf {
     }
 
     /// Credentials of a gateway's servers that its proxies do not get: their clients wait for a certificate in vain.
-    fn missing(&self, cx: &Cx<'_, Snapshot>) -> Vec<Diagnostic> {
+    pub(crate) fn missing(&self, cx: &Cx<'_, Snapshot>) -> Vec<Diagnostic> {
         let mut found = Vec::new();
         let (Some(identity), Some(merged)) = (&self.identity, self.merged(cx)) else {
             return found;
         };
         let verified = self.verified(cx, identity, Some(&merged));
         let admission = self.admission(cx);
-        for server in &merged.servers {
+        for server in merged.placed() {
             for name in server.server.tls.as_ref().into_iter().flat_map(of_server) {
+                let mut help = None;
                 let why = match self.parse(&name) {
                     None => "is not the name of a credential".to_owned(),
                     Some(credential) if !may_read(identity, &credential, &verified) => {
-                        "may not be read by the proxy, which belongs to another namespace"
-                            .to_owned()
+                        let refusal = refusal(cx, identity, &server.gateway, &credential);
+                        help = Some(refusal.help.into());
+                        format!("may not be read by the proxy: {}", refusal.why)
                     }
                     Some(credential)
                         if is_reviewed(&credential) && admission != Admission::Granted =>
@@ -300,7 +306,10 @@ impl SecretsOf {
                         "is not there, or lacks the keys that a proxy needs".to_owned()
                     }
                 };
-                found.push(not_sent(server, &name, &why));
+                found.push(Diagnostic {
+                    help,
+                    ..not_sent(cx, server, &name, &why)
+                });
             }
         }
         found
@@ -315,13 +324,36 @@ fn is_of_ingress(cx: &Cx<'_, Snapshot>, gateway: &ObjectName) -> bool {
 }
 
 /// The finding that a proxy does not get a credential of a server.
-fn not_sent(server: &GatewayServer, name: &str, why: &str) -> Diagnostic {
+fn not_sent(cx: &Cx<'_, Snapshot>, server: &GatewayServer, name: &str, why: &str) -> Diagnostic {
+    let gateway = cx.get::<Gateway>(&server.gateway);
+    let listener = gateway.and_then(|gateway| listener_of(cx, &gateway));
+    let (object, path) = listener.unwrap_or_else(|| {
+        let own = ObjectKey {
+            kind: Kind::Gateway,
+            name: server.gateway.clone(),
+        };
+        (own, format!("spec.servers[{}].tls", server.field))
+    });
     about_named(
-        Kind::Gateway,
-        &server.gateway,
+        object.kind,
+        &object.name,
         code::NO_CREDENTIAL,
         Severity::Error,
         format!("{name} {why}: clients get no answer"),
     )
-    .at("spec.servers")
+    .at(path)
+}
+
+/// The object with the listener of the Gateway API that a Gateway is derived from, and the field there. The derived one is named after
+/// the listener.
+fn listener_of(cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>) -> Option<(ObjectKey, String)> {
+    let written = gateway.meta.derived.as_ref()?.from.first()?;
+    let (_, section) = gateway.meta.name.name.rsplit_once('~')?;
+    let at = |listeners: &[Listener]| listeners.iter().position(|of| *of.name == *section);
+    let at = match written.kind {
+        Kind::KubeGateway => at(&cx.get::<KubeGateway>(&written.name)?.spec.listeners),
+        Kind::ListenerSet => at(&cx.get::<ListenerSet>(&written.name)?.spec.listeners),
+        _ => None,
+    }?;
+    Some((written.clone(), format!("spec.listeners[{at}].tls")))
 }

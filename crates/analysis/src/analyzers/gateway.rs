@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use incr::{Cx, Query};
+use model::credential::{Credential, Source, resource_name};
 use model::kinds::istio::Gateway;
 use model::kinds::kube::{Secret, Service};
 use model::{Labels, Namespace, Object, ObjectName, Severity, Timestamp};
@@ -13,7 +14,7 @@ use super::certificate::{self, Fault};
 use crate::code;
 use crate::facts::selected::{Described, unmatched};
 use crate::facts::workloads::for_each_match;
-use crate::facts::{first_label, known_as, selector_text, short_or_full};
+use crate::facts::{first_label, known_as, selector_text};
 use crate::finding::{Report, Reported};
 
 const NO_WORKLOAD_HELP: &str = "correct the selector, or deploy a gateway with these labels";
@@ -118,7 +119,12 @@ pub(crate) fn secrets(cx: &Cx<'_, Snapshot>, gateway: &Object<Gateway>, report: 
             continue;
         };
         let path = format!("spec.servers[{i}].tls.credentialName");
-        let name = short_or_full(&home, credential);
+        // Whether the workloads may read a Secret that is elsewhere, generation tells.
+        let credential = Credential::parse(&resource_name(credential), &home, None);
+        let is_secret = |c: &Credential| matches!(c.source, Source::Secret | Source::GatewaySecret);
+        let Some(Credential { object: name, .. }) = credential.filter(is_secret) else {
+            continue;
+        };
         let Some(secret) = cx.get::<Secret>(&name) else {
             report
                 .add(

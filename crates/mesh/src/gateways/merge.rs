@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::Cx;
-use model::diagnostic::{Diagnostic, Severity};
-use model::host::LONGEST;
+use model::diagnostic::Diagnostic;
 use model::kinds::istio::Gateway;
 use model::names::Namespace;
 use model::object::{Object, ObjectKey};
@@ -18,6 +17,7 @@ use proto_istio::networking::server_tls_settings::TlSmode as TlsMode;
 use proto_istio::networking::{Port, Server};
 use store::{Reads, Snapshot};
 
+use super::alone::Stated;
 use super::bind;
 use super::charge::gateway_is_over;
 use super::owned::Owners;
@@ -26,9 +26,8 @@ use super::select::{Reached, Selected, Turn};
 use super::server::{is_http, is_passthrough, is_tls, may_be_quic, terminates_https};
 use super::{GatewayKey, GatewayServer, MergedGateway, PortServers, ServerPort};
 use crate::files;
-use crate::finding::{about, code};
+use crate::finding::code;
 use crate::reserved::Reserved;
-use crate::stated_hosts::stated_for;
 
 pub(super) fn merge(
     cx: &Cx<'_, Snapshot>,
@@ -105,14 +104,16 @@ fn served_hosts<'s>(
     stated: &'s Server,
 ) -> (Cow<'s, Server>, Vec<Diagnostic>) {
     let refusal = |host: &str| {
-        let length = stated_for(host).1.len();
-        if length > LONGEST {
-            // Only `--validation warn` lets such a host pass.
-            let why = format!("it has {length} bytes, more than {LONGEST}");
+        if let Some(why) = Stated::too_long(host) {
             return Some((code::SERVER_REFUSED, why));
         }
         let why = owners?.refuses_server(cx, &selected.gateway, host)?;
         Some((code::NOT_OWNED, why))
+    };
+    let of_gateway = Stated {
+        gateway: &selected.gateway,
+        field,
+        server: stated,
     };
     let (mut left, mut refused) = (Vec::new(), Vec::new());
     for (at, host) in stated.hosts.iter().enumerate() {
@@ -120,11 +121,7 @@ fn served_hosts<'s>(
             left.push(host);
             continue;
         };
-        let why = format!("the server does not serve a host: {why}");
-        refused.push(
-            about(&selected.gateway, code, Severity::Warning, why)
-                .at(format!("spec.servers[{field}].hosts[{at}]")),
-        );
+        refused.push(of_gateway.without_host(at, code, &why));
     }
     let server = match refused.is_empty() {
         true => Cow::Borrowed(stated),
@@ -160,36 +157,35 @@ struct Merging<'a> {
     tls_hosts: BTreeMap<(u16, Arc<str>), BTreeMap<String, usize>>,
 }
 
+/// Why a server does not fit beside another one, and what to do.
+struct Clash {
+    why: String,
+    help: &'static str,
+}
+
+impl Clash {
+    /// With a server that has the port for another protocol.
+    fn of_port(why: String) -> Self {
+        let help = "give the server another port, or agree on one Gateway for both";
+        Self { why, help }
+    }
+}
+
 impl Merging<'_> {
     fn server(&mut self, selected: &Selected, field: usize, stated: &Server) {
         let gateway = &selected.gateway;
-        let refused = |why: String, help: &'static str| {
-            about(gateway, code::SERVER_REFUSED, Severity::Error, why)
-                .at(format!("spec.servers[{field}]"))
-                .help(help)
+        let of_gateway = Stated {
+            gateway,
+            field,
+            server: stated,
         };
-        let Some(port) = &stated.port else {
-            let why = "the server has no port and is not served".to_owned();
-            let help = "state its `port`, with a number and a protocol";
-            self.merged.refused.push(refused(why, help));
+        let of_others = || of_gateway.names_file_of_others();
+        let unbindable = of_gateway.unbindable(&self.binds);
+        let refused = unbindable.or_else(|| (!self.may_name_files).then(of_others).flatten());
+        let (None, Some(port)) = (&refused, &stated.port) else {
+            self.merged.refused.extend(refused);
             return;
         };
-        if let Some(why) = bind::fault(&self.binds, &stated.bind) {
-            let why = format!("the server is not served: {why}");
-            let help = "leave `bind` out, or have PILOTHOUSE_GATEWAY_BINDS allow it";
-            self.merged.refused.push(refused(why, help));
-            return;
-        }
-        let named = stated.tls.as_ref().and_then(files::named_by);
-        if let Some(file) = named.filter(|_| is_tls(stated) && !self.may_name_files) {
-            let why = "the server is not served: files of a proxy are for Gateways of its own namespace and of the root namespace";
-            let help =
-                "name a Secret (`credentialName`), or have PILOTHOUSE_PROXY_FILES allow files";
-            let finding = refused(why.to_owned(), help);
-            let path = format!("spec.servers[{field}].tls.{file}");
-            self.merged.refused.push(finding.at(path));
-            return;
-        }
         self.merged.edge |= gateway.meta.is_edge();
         let at = self.merged.servers.len();
         self.authors.push(selected.author.key.clone());
@@ -200,6 +196,7 @@ impl Merging<'_> {
                 ..stated.clone()
             },
             gateway: gateway.meta.name.clone(),
+            field,
             gateway_name: gateway.meta.name.to_string().into(),
             shares_routes: shares_routes(stated, gateway),
             tls_route: Arc::default(),
@@ -212,10 +209,12 @@ impl Merging<'_> {
                 protocol: port.protocol.as_str().into(),
                 bind: stated.bind.as_str().into(),
             };
+            if let Some(found) = of_gateway.on_reserved(&self.reserved, resolved) {
+                self.merged.refused.push(found);
+                continue;
+            }
             let opens = self.holder(&socket).is_none();
-            let fits = self
-                .leaves(&socket)
-                .and_then(|()| self.names_are_free(at, &socket));
+            let fits = self.names_are_free(at, &socket);
             // More ports would not help a server that does not fit.
             let needs_port = opens && fits.is_ok();
             if needs_port && !self.ports.may_open(self.cx, gateway, (field, resolved)) {
@@ -231,24 +230,11 @@ impl Merging<'_> {
                         self.ports.open(gateway);
                     }
                 }
-                Err(why) => {
+                Err(Clash { why, help }) => {
                     let why = format!("the server is not served on port {resolved}: {why}");
-                    let help = "give the server another port or other hosts, or agree on one Gateway for both";
-                    self.merged.refused.push(refused(why, help));
+                    self.merged.refused.push(of_gateway.refused(why, help));
                 }
             }
-        }
-    }
-
-    /// Whether the proxy leaves a socket to configuration. The error says what it has there.
-    fn leaves(&self, socket: &ServerPort) -> Result<(), String> {
-        // A gateway of tunnels listens where tunnels end.
-        let is_tunnel = parse(socket) == Protocol::Hbone;
-        match self.reserved.holder(socket.number) {
-            Some(holder) if !is_tunnel => {
-                Err(format!("it is a port of Envoy or its agent ({holder})"))
-            }
-            _ => Ok(()),
         }
     }
 
@@ -276,7 +262,7 @@ impl Merging<'_> {
     }
 
     /// Whether no other server has TLS for the names of this one on the same address. The error says which has.
-    fn names_are_free(&self, at: usize, socket: &ServerPort) -> Result<(), String> {
+    fn names_are_free(&self, at: usize, socket: &ServerPort) -> Result<(), Clash> {
         let server = &self.merged.servers[at].server;
         let known = self.tls_hosts.get(&place_of(socket));
         let (Some(_), Some(known)) = (&server.tls, known) else {
@@ -286,7 +272,10 @@ impl Merging<'_> {
         let taken = names.find_map(|name| Some((known.get(&name).copied()?, name)));
         taken.map_or(Ok(()), |(holder, name)| {
             let holder = self.author(Some(holder));
-            Err(format!("{holder} has TLS for {name} there"))
+            Err(Clash {
+                why: format!("{holder} has TLS for {name} there"),
+                help: "give the server other hosts or another port, or agree on one Gateway for both",
+            })
         })
     }
 
@@ -312,7 +301,7 @@ impl Merging<'_> {
         socket: ServerPort,
         route: Arc<str>,
         udp: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), Clash> {
         if self.taken.insert(socket.number) {
             self.open(at, &socket, &route);
         } else if let Some(current) = self.plain.get(&socket.number).cloned() {
@@ -321,10 +310,10 @@ impl Merging<'_> {
                 let mergeable = (new.is_http() || new == held) && held.is_http();
                 if !mergeable || route.is_empty() {
                     let holder = self.author(self.holder(&current));
-                    return Err(format!(
+                    return Err(Clash::of_port(format!(
                         "{holder} serves {} there, which cannot share a port with {}",
                         current.protocol, socket.protocol
-                    ));
+                    )));
                 }
                 self.join(at, &current, &route);
                 // No further: whoever was there first also speaks for HTTP/3.
@@ -342,15 +331,16 @@ impl Merging<'_> {
             if !self.join_tls(at, &socket, &route) {
                 let known = self.merged.by_route.get(&route);
                 let holder = self.author(known.and_then(|servers| servers.first().copied()));
-                return Err(format!(
-                    "{holder} has a server whose port has the same name; give this one another"
-                ));
+                return Err(Clash {
+                    why: format!("{holder} has a server whose port has the same name"),
+                    help: "give the port another name",
+                });
             }
         } else if let Some(holder) = self.holder(&socket) {
             let holder = self.author(Some(holder));
-            return Err(format!(
+            return Err(Clash::of_port(format!(
                 "{holder} serves TLS there, which cannot share a port with a server without TLS"
-            ));
+            )));
         } else {
             self.open(at, &socket, &route);
             return Ok(());

@@ -17,7 +17,7 @@ mod route;
 mod status;
 mod stream_routes;
 
-pub use deployed::short_hash;
+pub use deployed::{SERVICE_ACCOUNT, short_hash};
 pub use experimental::{
     ExternalHostname, RetryBudget, RetryConstraint, RetryRate, XBackend, XBackendPort,
     XBackendProtocol, XBackendTls, XBackendTlsMode, XBackendTrafficPolicy, XBackendType, XMesh,

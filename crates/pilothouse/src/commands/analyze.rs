@@ -144,6 +144,8 @@ struct Outcome {
     findings: Vec<Diagnostic>,
     /// What was looked at, such as `3 objects`.
     checked: String,
+    /// What would let more be found.
+    advice: Option<String>,
 }
 
 /// Analyses and prints.
@@ -186,6 +188,9 @@ pub(crate) async fn run(options: &AnalyzeOptions) -> anyhow::Result<Verdict> {
     if outcome.findings.len() < all {
         let hidden = counted(all - outcome.findings.len(), "finding");
         say!("pilothouse: --output-threshold hides {hidden}");
+    }
+    if let Some(advice) = &outcome.advice {
+        say!("pilothouse: {advice}");
     }
     quote(&mut outcome.findings);
     findings::print(&outcome.findings, &outcome.checked, options.output)?;

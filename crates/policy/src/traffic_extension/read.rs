@@ -13,9 +13,9 @@ use store::{Reads, Snapshot};
 
 use super::phases::is_network;
 use super::{Code, Extension, Phase, higress, url};
-use mesh::credential::resource_name;
 use mesh::finding;
 use mesh::finding::code;
+use model::credential::resource_name;
 
 /// What names of filters and configurations start with.
 const PREFIX: &str = "extensions.istio.io/trafficextension/";

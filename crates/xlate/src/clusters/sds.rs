@@ -11,7 +11,7 @@ use proto_envoy::envoy::config::core::v3::{
 };
 use proto_envoy::envoy::extensions::transport_sockets::tls::v3::SdsSecretConfig;
 
-use mesh::credential::resource_name;
+use model::credential::resource_name;
 
 /// The certificate of the workload itself.
 pub(crate) const OWN: &str = "default";

@@ -6,6 +6,7 @@ use store::{Reads, Snapshot};
 
 use super::entries::{self, TakenEntries};
 use super::{Findings, in_order};
+use crate::secrets::SecretsOf;
 use mesh::gateways::{self, MergedGatewayOf, NotOwnedAt, RefusedRedirects};
 use mesh::proxy::Traits;
 use mesh::view::ProxyKey;
@@ -28,7 +29,7 @@ impl Query<Snapshot> for Contested {
     }
 }
 
-/// The hosts and ports that Gateways and the rules that name them do not have at a gateway proxy. What the proxy would get is not
+/// The hosts, ports and credentials that Gateways and the rules that name them do not have at a gateway proxy. What the proxy would get is not
 /// made for it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ContestedAt(pub ProxyKey);
@@ -37,7 +38,8 @@ impl Query<Snapshot> for ContestedAt {
     type Value = Findings;
 
     fn eval(&self, cx: &Cx<'_, Snapshot>) -> Findings {
-        let key = gateways::key_of(cx, &Traits::of(cx, self.0.node()));
+        let proxy = Traits::of(cx, self.0.node());
+        let key = gateways::key_of(cx, &proxy);
         // A port of a Service may have a name that no container knows: then nobody can say which ports the proxy binds.
         if key
             .instances
@@ -51,6 +53,7 @@ impl Query<Snapshot> for ContestedAt {
             found.extend(merged.refused.iter().cloned());
             found.extend_from_slice(&cx.query(&NotOwnedAt(key.clone())));
             found.extend_from_slice(&cx.query(&RefusedRedirects(key)));
+            found.extend(SecretsOf::of(cx, &proxy).missing(cx));
         }
         in_order(found)
     }

@@ -151,7 +151,7 @@ impl FindingsOfView {
         of_security(cx, &proxy.parts, tcp, found);
         if let Some(merged) = &merged {
             found.extend(merged.refused.iter().cloned());
-            found.extend(self.secrets.unproven(merged));
+            found.extend(self.secrets.unproven(cx, merged));
             let others = cx.query(&NotOwnedAt(proxy.gateway.clone()));
             found.extend(others.iter().cloned());
             of_edge(cx, proxy, found);

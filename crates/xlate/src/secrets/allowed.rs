@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use mesh::credential::{Credential, ROOT_SUFFIX, Source};
 use mesh::gateways::MergedGateway;
+use model::credential::{Credential, ROOT_SUFFIX, Source};
 use model::kinds::Kind;
-use model::kinds::gateway_api::ReferenceGrant;
+use model::kinds::gateway_api::{ReferenceGrant, SERVICE_ACCOUNT};
 use model::kinds::istio::Gateway;
 use model::names::Namespace;
 use model::node::Identity;
-use model::object::ObjectName;
+use model::object::{Object, ObjectName};
 use store::{Reads, Snapshot};
 
 use super::named::{EdgeCredentials, of_server};
@@ -49,22 +49,7 @@ pub(super) fn verified(
     for server in &merged.servers {
         let for_us = *objects.entry(&server.gateway).or_insert_with(|| {
             let object = cx.get::<Gateway>(&server.gateway)?;
-            if object.meta.is_edge() {
-                let ours = identity.namespace == *object.namespace();
-                return ours.then_some(Role::Edge);
-            }
-            let role = object.meta.gateway_api();
-            let namespace = role.and_then(|r| r.parent_namespace.as_ref());
-            let account = role.and_then(|r| r.service_account.as_ref());
-            let ours = identity.namespace == *namespace.unwrap_or(object.namespace())
-                && account.is_none_or(|a| *identity.service_account == **a);
-            let derived = object.meta.derived.as_ref();
-            let is_set = derived.is_some_and(|d| d.is_from(Kind::ListenerSet));
-            ours.then_some(if is_set {
-                Role::ListenerSet
-            } else {
-                Role::Gateway
-            })
+            role_of(&object, identity).ok()
         });
         let Some(role) = for_us else { continue };
         let home = &server.gateway.namespace;
@@ -92,6 +77,117 @@ pub(super) fn verified(
         names.extend(cx.query(&EdgeCredentials).iter().cloned());
     }
     names
+}
+
+/// What a Gateway was made of, if it names credentials for proxies of that identity.
+fn role_of<'g>(gateway: &'g Object<Gateway>, identity: &Identity) -> Result<Role, NotFor<'g>> {
+    let role = gateway.meta.gateway_api();
+    let namespace = role.and_then(|r| r.parent_namespace.as_ref());
+    let namespace = namespace.unwrap_or(gateway.namespace());
+    if identity.namespace != *namespace {
+        return Err(NotFor::Namespace(namespace));
+    }
+    if gateway.meta.is_edge() {
+        return Ok(Role::Edge);
+    }
+    let account = role.and_then(|r| r.service_account.as_ref());
+    if let Some(account) = account.filter(|account| *identity.service_account != ***account) {
+        return Err(NotFor::Account(account));
+    }
+    let derived = gateway.meta.derived.as_ref();
+    Ok(
+        match derived.is_some_and(|d| d.is_from(Kind::ListenerSet)) {
+            true => Role::ListenerSet,
+            false => Role::Gateway,
+        },
+    )
+}
+
+/// Why a Gateway names no credentials for a proxy.
+enum NotFor<'g> {
+    /// It is for those of that namespace.
+    Namespace(&'g Namespace),
+    /// It is for those with that service account, which were deployed for it.
+    Account(&'g Arc<str>),
+}
+
+/// Why a proxy may not read a credential, and what to do.
+pub(super) struct Refusal {
+    pub(super) why: String,
+    pub(super) help: String,
+}
+
+/// Why a proxy of that identity may not read a credential that a server of a Gateway names.
+pub(super) fn refusal(
+    cx: &Cx<'_, Snapshot>,
+    identity: &Identity,
+    gateway: &ObjectName,
+    credential: &Credential,
+) -> Refusal {
+    let (own, to) = (&identity.namespace, &credential.object);
+    match credential.source {
+        Source::Secret => Refusal {
+            why: format!(
+                "it is for proxies of the namespace {}, and this one is of {own}",
+                to.namespace
+            ),
+            help: format!("put the Secret into the namespace {own}"),
+        },
+        Source::IngressSecret => Refusal {
+            why: "none but Ingresses of its cluster may name it".to_owned(),
+            help: format!("put the Secret into the namespace {own}"),
+        },
+        Source::GatewaySecret | Source::ConfigMap => {
+            let object = cx.get::<Gateway>(gateway);
+            let role = object.as_ref().map(|object| role_of(object, identity));
+            match (&object, role) {
+                (Some(object), Some(Err(not_for))) => not_for.refusal(object, identity),
+                (Some(object), Some(Ok(Role::ListenerSet))) => {
+                    not_granted("ListenerSets", object.namespace(), to)
+                }
+                _ => not_granted("Gateways", own, to),
+            }
+        }
+    }
+}
+
+fn not_granted(kind: &str, from: &Namespace, to: &ObjectName) -> Refusal {
+    let ObjectName {
+        namespace, name, ..
+    } = to;
+    Refusal {
+        why: format!("no ReferenceGrant in {namespace} allows it"),
+        help: format!(
+            "create a ReferenceGrant in {namespace} that lets {kind} of {from} refer to the Secret {name}"
+        ),
+    }
+}
+
+impl NotFor<'_> {
+    fn refusal(&self, gateway: &Object<Gateway>, identity: &Identity) -> Refusal {
+        let derived = gateway.meta.derived.as_ref();
+        let mut from = derived.into_iter().flat_map(|derived| derived.from.iter());
+        let written = from.find(|key| key.kind == Kind::KubeGateway).cloned();
+        let written = written.unwrap_or_else(|| gateway.key());
+        let (own, account) = (&identity.namespace, &identity.service_account);
+        match self {
+            Self::Namespace(namespace) => Refusal {
+                why: format!(
+                    "it is of the namespace {own}, and the {written} is for proxies of {namespace}"
+                ),
+                help: format!("name a Secret of the namespace {own} (`credentialName`)"),
+            },
+            Self::Account(allowed) => Refusal {
+                why: format!(
+                    "the service account {own}/{account} may not use it; the {written} allows {allowed} \
+                     (annotation {SERVICE_ACCOUNT})"
+                ),
+                help: format!(
+                    "run the proxy as {allowed}, or annotate the {written} with {SERVICE_ACCOUNT}: {account}"
+                ),
+            },
+        }
+    }
 }
 
 /// What a Gateway that is for a proxy was made of.

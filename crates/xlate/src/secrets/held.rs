@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use mesh::credential::Credential;
+use model::credential::Credential;
 use model::names::Namespace;
 use model::x509::{check_pair, check_roots};
 use prost::Message;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use incr::{Cx, Query};
-use mesh::credential::{Credential, ROOT_SUFFIX, Source};
 use mesh::proxy::Traits;
 use mesh::proxy_options::proxy_config;
+use model::credential::{Credential, ROOT_SUFFIX, Source};
 use model::kinds::Kind;
 use model::kinds::kube::{ConfigMap, Secret};
 use model::object::{ObjectKey, ObjectName};

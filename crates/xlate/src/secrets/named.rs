@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use incr::{Cx, Query};
-use mesh::credential::{Credential, ROOT_SUFFIX, Source, resource_name};
 use mesh::gateways::{GatewayServer, MergedGateway};
+use model::credential::{Credential, ROOT_SUFFIX, Source, resource_name};
 use model::kinds::istio::DestinationRule;
 use model::names::Namespace;
 use model::object::ObjectName;

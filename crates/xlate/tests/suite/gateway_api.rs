@@ -4,9 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use mesh::finding::code;
 use serde_json::{Value, json};
 use testkit::{World, decode, node};
 use xds::TypeUrl;
+
+use crate::secrets::EC;
 
 const SERVICES: &str = "
 apiVersion: v1
@@ -154,4 +157,40 @@ fn connections_whose_tls_ends_here_go_where_the_route_of_their_name_leads() {
     ];
     let wanted = wanted.map(|(names, to)| (names.to_owned(), to.to_owned()));
     assert_eq!(found, wanted.into());
+}
+
+#[test]
+fn a_certificate_is_for_the_service_account_that_the_gateway_names() {
+    let pair = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cert", "namespace": "shop"},
+        "stringData": {"tls.crt": EC.0, "tls.key": EC.1}});
+    let listeners = "  - {name: http, port: 80, protocol: HTTP}\n  - {name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}\n";
+    let world = World::of(&format!("{}{pair}\n", gateway(listeners)));
+    let found = |account: &str| {
+        let view = world.view(&node(&json!({
+            "id": "router~10.9.1.1~web-0.shop~shop.svc.cluster.local",
+            "metadata": {"NAMESPACE": "shop", "CLUSTER_ID": "Kubernetes", "PILOTHOUSE_GATEWAY": "web"},
+            "token": format!("sa:shop:{account}"),
+        })));
+        let all = world.get(&view.findings());
+        let missing = all.iter().filter(|f| f.code == code::NO_CREDENTIAL);
+        let shown = missing.map(|f| {
+            let object = f.object.as_ref().unwrap();
+            format!(
+                "{object} {}: {} ({})",
+                f.path,
+                f.message,
+                f.help.as_ref().unwrap()
+            )
+        });
+        shown.collect::<Vec<_>>()
+    };
+    assert_eq!(found("web-pilothouse"), [""; 0]);
+    assert_eq!(
+        found("edge"),
+        [
+            "Gateway shop/web spec.listeners[1].tls: kubernetes-gateway://shop/cert may not be read by the proxy: the service account \
+             shop/edge may not use it; the Gateway shop/web allows web-pilothouse (annotation gateway.istio.io/service-account): clients \
+             get no answer (run the proxy as web-pilothouse, or annotate the Gateway shop/web with gateway.istio.io/service-account: edge)"
+        ]
+    );
 }

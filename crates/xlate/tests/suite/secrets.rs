@@ -260,6 +260,10 @@ spec:
     };
     world.delete(&key(ObjectName::new("bank", "edge")));
     assert_eq!(names(&world, &here(&world)), [""; 0]);
+    let told = found(&world, &here(&world));
+    let why = "may not be read by the proxy: no ReferenceGrant in bank allows it";
+    let says = |(_, _, message): &(_, _, String)| message.contains(why);
+    assert!(told.len() == 2 && told.iter().all(says), "{told:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::object::Object;
 /// The annotation with the name of what is deployed for a Gateway, in place of the default one.
 const NAME_OVERRIDE: &str = "gateway.istio.io/name-override";
 /// The annotation with the service account of proxies that are deployed for a Gateway, in place of the default one.
-const SERVICE_ACCOUNT: &str = "gateway.istio.io/service-account";
+pub const SERVICE_ACCOUNT: &str = "gateway.istio.io/service-account";
 /// How long the name of a Service may be.
 pub(super) const NAME_LENGTH: usize = 63;
 

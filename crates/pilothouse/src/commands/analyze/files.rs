@@ -86,7 +86,7 @@ pub(super) fn analyze(options: &AnalyzeOptions, wanted: &Wanted) -> anyhow::Resu
     // Where proxies run, and behind which Services, only files say.
     engine.commit(stage.apply(&mut store, [Change::Gone(implied_source)]).keys);
     let contested = contested::find(&engine, &store.snapshot());
-    found.extend(contested.iter().map(|f| placed(CONTESTED, f)));
+    found.extend(contested.findings.iter().map(|f| placed(CONTESTED, f)));
     // Kinds of others are nobody's fault.
     read.retain(|d| d.severity > Severity::Info);
     found.extend(
@@ -101,7 +101,8 @@ pub(super) fn analyze(options: &AnalyzeOptions, wanted: &Wanted) -> anyhow::Resu
     });
     Ok(Outcome {
         findings: once(found.map(|f| f.diagnostic)),
-        checked: counted(snapshot_size(&snapshot), "object"),
+        checked: sizes(&snapshot),
+        advice: contested.advice,
     })
 }
 
@@ -168,11 +169,18 @@ fn now() -> Timestamp {
     Timestamp(since.map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX)))
 }
 
-/// How many objects there are, without those that are implied.
-fn snapshot_size(snapshot: &Snapshot) -> usize {
+/// How many objects there are, without those that are implied, and how many are derived of them.
+fn sizes(snapshot: &Snapshot) -> String {
     let kinds = Kind::ALL.iter();
     let objects = kinds.flat_map(|kind| snapshot.tables.iter_any(*kind));
-    objects.filter(|object| !implied::is(object)).count()
+    let objects = objects.filter(|object| !implied::is(object));
+    let (derived, read): (Vec<_>, Vec<_>) =
+        objects.partition(|object| object.meta().derived.is_some());
+    let read = counted(read.len(), "object");
+    match derived.len() {
+        0 => read,
+        derived => format!("{read}, {derived} derived"),
+    }
 }
 
 fn source(rank: u8, name: &str) -> Owner {

@@ -35,6 +35,7 @@ pub(super) async fn analyze(address: &str, wanted: &Wanted) -> anyhow::Result<Ou
     Ok(Outcome {
         findings: once(findings.map(|f| f.diagnostic)),
         checked: format!("revision {revision} of {address}"),
+        advice: None,
     })
 }
 

@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use analysis::code;
-use mesh::finding::code::{LOCAL_ENDPOINT, REFUSED_BY_ENVOY};
+use mesh::finding::code::{LOCAL_ENDPOINT, NO_CREDENTIAL, REFUSED_BY_ENVOY};
 use model::{Diagnostic, ObjectKey};
 use validate::report::codes::LIMIT;
 
 /// Codes of one cause, that which says more first: an analyzer names the field, and the translation what becomes of requests; an
 /// address on the machine of each proxy is one that no other machine can reach; a parent does not accept a route whose rules are all
 /// refused.
-const SAME_CAUSE: [(&str, &str); 5] = [
+const SAME_CAUSE: [(&str, &str); 7] = [
     (code::BACKEND_NOT_FOUND.id, convert::code::NO_BACKEND),
     (code::SECRET_NOT_FOUND.id, convert::code::NO_BACKEND),
+    (code::NOT_FOUND.id, NO_CREDENTIAL),
+    (code::INVALID_CREDENTIAL.id, NO_CREDENTIAL),
     (LOCAL_ENDPOINT, LIMIT),
     (REFUSED_BY_ENVOY, code::NOT_ATTACHED.id),
     (convert::code::OVER_LIMIT, code::NOT_ATTACHED.id),

@@ -195,7 +195,7 @@ fn servers_that_do_not_fit_and_credentials_that_are_not_there_are_told_of() {
         found.iter().map(|f| (f.code, f.path.to_string())).collect()
     };
     let refused = |n: usize| (code::SERVER_REFUSED, format!("spec.servers[{n}]"));
-    let missing = (code::NO_CREDENTIAL, "spec.servers".to_owned());
+    let missing = (code::NO_CREDENTIAL, "spec.servers[0].tls".to_owned());
     assert_eq!(at(&case), [refused(1), refused(3), refused(4), missing]);
     case.world.put(
         "{apiVersion: v1, kind: Secret, metadata: {name: web, namespace: edge}, data: {tls.crt: YQ==, tls.key: YQ==}}",

@@ -315,3 +315,23 @@ fn an_address_that_was_allocated_to_an_older_entry_is_left_out_and_told() {
         ]
     );
 }
+
+#[test]
+fn what_is_not_served_comes_with_what_to_do_about_it() {
+    let servers = "{port: {number: 15000, name: admin, protocol: HTTP}, hosts: ['*']}, \
+                   {port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}, \
+                   {port: {number: 80, name: tcp, protocol: TCP}, hosts: ['*']}";
+    let found = case(&gateway("edge", "2025", servers)).findings();
+    let found = found.iter().filter(|f| f.code == code::SERVER_REFUSED);
+    let helps: Vec<(&str, Option<&str>)> = found.map(|f| (&*f.path, f.help.as_deref())).collect();
+    assert_eq!(
+        helps,
+        [
+            ("spec.servers[0]", Some("use another port")),
+            (
+                "spec.servers[2]",
+                Some("give the server another port, or agree on one Gateway for both")
+            ),
+        ]
+    );
+}

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use model::names::{ClusterId, Namespace};
-use model::object::ObjectName;
+use crate::names::{ClusterId, Namespace};
+use crate::object::ObjectName;
 
 /// The suffix of secrets that hold roots only.
 pub const ROOT_SUFFIX: &str = "-cacert";
