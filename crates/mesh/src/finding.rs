@@ -55,7 +55,7 @@ pub mod code {
     pub const NO_MODULE: &str = "PIL0462";
     /// A part of a WasmPlugin cannot be used.
     pub const UNUSABLE_PLUGIN: &str = "PIL0463";
-    /// A server of a Gateway is not served: an older one has its port or name, or its address or files are not allowed; or a host of it is too long.
+    /// A server of a Gateway is not served: an older one has its port or name, or its address or files are not allowed; or a host of it is too long; or the proxy is one of the Gateway API's and takes no Gateways of its namespace.
     pub const SERVER_REFUSED: &str = "PIL0501";
     /// A proxy does not get the credential of a server: it is not there, or the proxy may not read it.
     pub const NO_CREDENTIAL: &str = "PIL0502";

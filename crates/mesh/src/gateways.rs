@@ -125,7 +125,10 @@ impl Query<Snapshot> for MergedGatewayOf {
         let selected = select::select(cx, &self.0);
         let owners = cx.query(&OwnersAt(self.0.clone()));
         (!selected.is_empty()).then(|| {
-            let merged = merge::merge(cx, &self.0, &selected, (*owners).clone());
+            let mut merged = merge::merge(cx, &self.0, &selected, (*owners).clone());
+            merged
+                .refused
+                .extend(select::kept_out(cx, &self.0, &selected));
             Arc::new(merged)
         })
     }

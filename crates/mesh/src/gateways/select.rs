@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use incr::{Cx, Query};
 use model::derived::Semantics;
+use model::diagnostic::{Diagnostic, Severity};
 use model::kinds::istio::Gateway;
 use model::object::{Object, ObjectKey, ObjectName};
 use model::protocol::Protocol;
@@ -17,6 +18,7 @@ use store::{Reads, Snapshot};
 use super::author::Author;
 use super::server::{is_http, is_tls};
 use super::{GatewayKey, Instance};
+use crate::finding::{about, code};
 use crate::root::is_root;
 
 /// A Gateway that selects a proxy.
@@ -123,6 +125,15 @@ impl Query<Snapshot> for AllGateways {
 /// The Gateways that select a proxy: those of its own namespace first, whatever their age, so that nobody else takes its ports; then
 /// those of the root namespace, then others. Of each the oldest come first.
 pub(super) fn select(cx: &Cx<'_, Snapshot>, key: &GatewayKey) -> Vec<Selected> {
+    let selected = matching(cx, key);
+    match cx.settings().features.strict_gateway_merging {
+        true => keep_apart(selected),
+        false => selected,
+    }
+}
+
+/// The Gateways that match a proxy, in the order of [`select`].
+fn matching(cx: &Cx<'_, Snapshot>, key: &GatewayKey) -> Vec<Selected> {
     let features = &cx.settings().features;
     let all = cx.query(&AllGateways);
     let reachable = all
@@ -154,14 +165,48 @@ pub(super) fn select(cx: &Cx<'_, Snapshot>, key: &GatewayKey) -> Vec<Selected> {
         let (one, other) = (a.gateway.meta.created, b.gateway.meta.created);
         (a.home, one, a.author.namespace()).cmp(&(b.home, other, b.author.namespace()))
     });
-    if features.strict_gateway_merging {
-        keep_apart(selected)
-    } else {
-        selected
-    }
+    selected
+}
+
+/// The findings about Gateways that select a proxy by labels and stay out of it, as [`keep_apart`] has it; `selected` are those that do
+/// not. What is made of other objects names no proxy by itself.
+pub(super) fn kept_out(
+    cx: &Cx<'_, Snapshot>,
+    key: &GatewayKey,
+    selected: &[Selected],
+) -> Vec<Diagnostic> {
+    let managed = selected.iter().find(|selected| selected.is_managed());
+    let Some(managed) = managed.filter(|_| cx.settings().features.strict_gateway_merging) else {
+        return Vec::new();
+    };
+    let served: BTreeSet<&ObjectName> = selected.iter().map(|s| &s.gateway.meta.name).collect();
+    let all = matching(cx, key).into_iter();
+    let out = all.filter(|s| {
+        let gateway = &s.gateway;
+        let is_written = gateway.meta.derived.is_none() && !gateway.spec.selector.is_empty();
+        is_written && !served.contains(&gateway.meta.name)
+    });
+    let by = &managed.author.key;
+    let found = out.map(|s| {
+        let why = format!(
+            "the Gateway is not served at the proxies of the {by} of the Gateway API: they take Istio Gateways of its namespace alone"
+        );
+        about(&s.gateway, code::SERVER_REFUSED, Severity::Warning, why)
+            .at("spec.selector")
+            .help(
+                "add a ListenerSet to that Gateway or a route to one of its listeners, or set PILOT_ENABLE_STRICT_GATEWAY_MERGING=false",
+            )
+    });
+    found.collect()
 }
 
 impl Selected {
+    /// Whether the proxy was deployed for it.
+    fn is_managed(&self) -> bool {
+        let role = self.gateway.meta.gateway_api();
+        role.is_some_and(|role| role.service_account.is_some())
+    }
+
     fn new(
         cx: &Cx<'_, Snapshot>,
         gateway: &Arc<Object<Gateway>>,
@@ -230,13 +275,9 @@ fn reached_through(
 /// Istio: pilot/pkg/model/push_context.go filterStrictGatewayMerging, 1.32.
 fn keep_apart(selected: Vec<Selected>) -> Vec<Selected> {
     let from_api = |s: &Selected| s.gateway.meta.gateway_api().is_some();
-    let runs = |s: &Selected| {
-        let role = s.gateway.meta.gateway_api();
-        role.is_some_and(|role| role.service_account.is_some())
-    };
     let managed: BTreeSet<_> = selected
         .iter()
-        .filter(|s| runs(s))
+        .filter(|s| s.is_managed())
         .map(|s| s.gateway.namespace().clone())
         .collect();
     let mut selected = selected;

@@ -194,3 +194,31 @@ fn a_certificate_is_for_the_service_account_that_the_gateway_names() {
         ]
     );
 }
+
+#[test]
+fn an_istio_gateway_of_another_namespace_is_reported_where_the_proxy_is_of_the_gateway_api() {
+    let istio = |namespace: &str| {
+        format!(
+            "apiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {{name: mine, namespace: {namespace}}}\n\
+             spec: {{selector: {{app: edge}}, servers: [{{port: {{number: 8080, name: http, protocol: HTTP}}, hosts: [a.test]}}]}}\n---\n"
+        )
+    };
+    let web = gateway("  - {name: http, port: 80, protocol: HTTP}\n");
+    let found = |objects: &[String], runs: &str| {
+        let world = World::of(&objects.concat());
+        let view = world.view(&node(&json!({
+            "id": "router~10.9.1.1~web-0.shop~shop.svc.cluster.local",
+            "metadata": {"NAMESPACE": "shop", "CLUSTER_ID": "Kubernetes", "PILOTHOUSE_GATEWAY": runs, "LABELS": {"app": "edge"}},
+        })));
+        let all = world.get(&view.findings());
+        let refused = all.iter().filter(|f| f.code == code::SERVER_REFUSED);
+        let shown = refused.map(|f| format!("{} {}", f.object.as_ref().unwrap(), f.path));
+        shown.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        found(&[web.clone(), istio("tenant")], "web"),
+        ["Gateway tenant/mine spec.selector"]
+    );
+    assert_eq!(found(&[web.clone(), istio("shop")], "web"), [""; 0]);
+    assert_eq!(found(&[web, istio("tenant")], "other"), [""; 0]);
+}

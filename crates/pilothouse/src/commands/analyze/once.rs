@@ -10,11 +10,10 @@ use validate::report::codes::LIMIT;
 /// Codes of one cause, that which says more first: an analyzer names the field, and the translation what becomes of requests; an
 /// address on the machine of each proxy is one that no other machine can reach; a parent does not accept a route whose rules are all
 /// refused.
-const SAME_CAUSE: [(&str, &str); 7] = [
+const SAME_CAUSE: [(&str, &str); 6] = [
     (code::BACKEND_NOT_FOUND.id, convert::code::NO_BACKEND),
     (code::SECRET_NOT_FOUND.id, convert::code::NO_BACKEND),
     (code::NOT_FOUND.id, NO_CREDENTIAL),
-    (code::INVALID_CREDENTIAL.id, NO_CREDENTIAL),
     (LOCAL_ENDPOINT, LIMIT),
     (REFUSED_BY_ENVOY, code::NOT_ATTACHED.id),
     (convert::code::OVER_LIMIT, code::NOT_ATTACHED.id),
