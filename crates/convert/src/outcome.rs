@@ -15,6 +15,8 @@ pub const SOURCE: &str = "derived";
 
 /// The stable codes of findings of translators.
 pub mod code {
+    /// A host, or an address, belongs to another namespace.
+    pub const HOST_OF_OTHERS: &str = "PIL0513";
     /// An object names another one, or a host, that it may not name.
     pub const NOT_PERMITTED: &str = "PIL0531";
     /// A part of an Ingress is not served.

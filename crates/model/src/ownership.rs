@@ -1,7 +1,7 @@
 //! Whose a host is: the namespace's of the oldest object that claims it, or a wildcard above it.
 //!
-//! Everything that gives hosts to namespaces goes by this: Ingresses (`convert::owner`), Gateways and VirtualServices at a
-//! gateway (`mesh::gateways::owned`), and VirtualServices for sidecars (`mesh::virtual_service::owned`). Which objects claim
+//! Everything that gives hosts to namespaces goes by this: Ingresses (`convert::owner`), routes of the Gateway API
+//! (`convert::gateway_api::attachment::owned`), Gateways and VirtualServices at a gateway (`mesh::gateways::owned`), and VirtualServices for sidecars (`mesh::virtual_service::owned`). Which objects claim
 //! what is for them to say.
 
 use std::sync::Arc;

@@ -58,8 +58,8 @@ pub struct ServeOptions {
     #[arg(long, env = "REVISION", value_name = "NAME", default_value = "")]
     pub revision: String,
 
-    /// Give hosts of Gateways and VirtualServices to namespaces: at a gateway that several share, and for sidecars of others, a host
-    /// is the namespace's whose object claimed it first. Others need a ReferenceGrant there.
+    /// Give hosts of Gateways, VirtualServices and routes of the Gateway API to namespaces: at a gateway that several share, and for
+    /// sidecars of others, a host is the namespace's whose object claimed it first. Others need a ReferenceGrant there.
     #[arg(long, env = "PILOTHOUSE_OWNED_HOSTS", value_parser = clap::builder::BoolishValueParser::new())]
     pub owned_hosts: bool,
 

@@ -55,8 +55,16 @@ impl Asking<'_, '_> {
     /// Whether an object of that kind refers to what is granted; `None` for kinds whose references are not known here.
     fn is_used(&self, from: &ReferenceGrantFrom) -> Option<bool> {
         Some(match Kind::find(&from.group, &from.kind)? {
-            Kind::HttpRoute => self.route::<HttpRoute>() || self.any::<HttpRoute>(http_filters),
-            Kind::GrpcRoute => self.route::<GrpcRoute>() || self.any::<GrpcRoute>(grpc_filters),
+            Kind::HttpRoute => {
+                self.route::<HttpRoute>()
+                    || self.any::<HttpRoute>(http_filters)
+                    || self.shares_hosts::<HttpRoute>()
+            }
+            Kind::GrpcRoute => {
+                self.route::<GrpcRoute>()
+                    || self.any::<GrpcRoute>(grpc_filters)
+                    || self.shares_hosts::<GrpcRoute>()
+            }
             Kind::TlsRoute => self.route::<TlsRoute>(),
             Kind::TcpRoute => self.route::<TcpRoute>(),
             Kind::UdpRoute => self.route::<UdpRoute>(),
@@ -75,6 +83,20 @@ impl Asking<'_, '_> {
         self.any::<T>(|route, each| {
             route.backends(&mut |to| each((to.group, to.kind, to.namespace, to.name)));
         })
+    }
+
+    /// Whether routes may have a part in hosts that something claims here, as `--owned-hosts` gives hosts to namespaces. They do
+    /// not name what claims the host.
+    fn shares_hosts<T: Stored>(&self) -> bool {
+        let claims_hosts = |to: &ReferenceGrantTo| {
+            let kind = Kind::find(&to.group, &to.kind);
+            matches!(
+                kind,
+                Some(Kind::HttpRoute | Kind::GrpcRoute | Kind::ListenerSet)
+            )
+        };
+        let has_routes = || !self.cx.list_in::<T>(&self.from).is_empty();
+        self.grant.spec.to.iter().any(claims_hosts) && has_routes()
     }
 
     fn any<T: Stored>(&self, references: impl Fn(&T, &mut dyn FnMut(Named<'_>))) -> bool {

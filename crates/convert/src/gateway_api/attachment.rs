@@ -1,5 +1,6 @@
 //! What a route attaches to.
 
+mod owned;
 mod refusal;
 mod service;
 
@@ -19,6 +20,7 @@ use crate::outcome::{code, finding};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
 
+pub(crate) use owned::{NotOwned, of_others};
 pub(crate) use refusal::{Refused, RefusedReason};
 pub(crate) use service::NoWaypoint;
 
@@ -35,6 +37,8 @@ pub(crate) struct Attachment {
     pub listener: Option<Arc<Listener>>,
     /// The hosts that the route serves there: not those that a more specific listener takes, and none where it is refused.
     pub hosts: Arc<[Arc<str>]>,
+    /// Hosts that it would serve there, and that belong to other namespaces.
+    pub not_owned: Arc<[NotOwned]>,
     /// Why it is refused, if it is.
     pub refused: Option<Refused>,
     /// Why no waypoint would route by it, for a service in the ambient mode.
@@ -51,33 +55,55 @@ impl Derive for AttachmentsOf {
     type Value = Arc<[Attachment]>;
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
-        if !read.settings().features.gateway_api {
-            return Arc::from([]);
+        if !read.settings().features.owned_hosts {
+            return within_budget(read, &self.0);
         }
-        let alone = read.derived(AloneOf(self.0.clone()));
-        if alone.iter().all(|a| a.refused.is_some()) {
-            return alone.as_ref().clone();
-        }
-        // Who pays nothing does not depend on what others pay.
-        let pays = read.derived(RouteCharge(self.0.clone())).bytes > 0;
-        let over = RoutesOver {
-            kind: self.0.kind,
-            namespace: self.0.name.namespace.clone(),
-        };
-        if !pays || !read.derived(over).contains(&self.0.name) {
-            return alone.as_ref().clone();
-        }
-        let refused = refusal::over_budget(&self.0);
-        let refuse = |attachment: &Attachment| match attachment.refused {
-            Some(_) => attachment.clone(),
-            None => Attachment {
-                refused: Some(refused.clone()),
-                hosts: Arc::from([]),
-                ..attachment.clone()
-            },
-        };
-        alone.iter().map(refuse).collect()
+        let attachments = read.derived(BudgetedOf(self.0.clone()));
+        owned::without_others(read, &self.0, &attachments)
     }
+}
+
+/// The attachments of a route, whosever its hosts are. Nobody asks for them where hosts have no owners.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct BudgetedOf(ObjectKey);
+
+impl Derive for BudgetedOf {
+    type Stratum = Routes;
+    type Value = Arc<[Attachment]>;
+
+    fn derive(&self, read: &Reader<'_, '_, Routes>) -> Self::Value {
+        within_budget(read, &self.0)
+    }
+}
+
+/// The attachments of a route, refused where it is over the budget of its namespace.
+fn within_budget(read: &Reader<'_, '_, Routes>, key: &ObjectKey) -> Arc<[Attachment]> {
+    if !read.settings().features.gateway_api {
+        return Arc::from([]);
+    }
+    let alone = read.derived(AloneOf(key.clone()));
+    if alone.iter().all(|a| a.refused.is_some()) {
+        return alone.as_ref().clone();
+    }
+    // Who pays nothing does not depend on what others pay.
+    let pays = read.derived(RouteCharge(key.clone())).bytes > 0;
+    let over = RoutesOver {
+        kind: key.kind,
+        namespace: key.name.namespace.clone(),
+    };
+    if !pays || !read.derived(over).contains(&key.name) {
+        return alone.as_ref().clone();
+    }
+    let refused = refusal::over_budget(key);
+    let refuse = |attachment: &Attachment| match attachment.refused {
+        Some(_) => attachment.clone(),
+        None => Attachment {
+            refused: Some(refused.clone()),
+            hosts: Arc::from([]),
+            ..attachment.clone()
+        },
+    };
+    alone.iter().map(refuse).collect()
 }
 
 /// The attachments of a route, whatever the others of its namespace make.
@@ -261,6 +287,7 @@ impl Attaching<'_, '_, '_> {
                 parent: parent.clone(),
                 listener: Some(listener.clone()),
                 hosts,
+                not_owned: Arc::from([]),
                 refused,
                 no_waypoint: None,
             }

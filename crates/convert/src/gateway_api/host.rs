@@ -7,13 +7,12 @@ mod merge;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::kinds::gateway_api::{GrpcRoute, HttpRoute};
 use model::{Diagnostic, Namespace, ObjectKey, ObjectName};
 use store::index::{ObjectIndex, parent_host_value, reference_value};
 
 use self::merge::{Merging, Part};
-use super::attachment::{Attachment, AttachmentsOf, excess};
-use super::route::of_kind_by;
+use super::attachment::{Attachment, AttachmentsOf, excess, of_others};
+use super::route::of_requests_by;
 use crate::outcome::Outcome;
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
@@ -32,8 +31,12 @@ impl Derive for HostOfParent {
         let is_here = |attachment: &Attachment| {
             attachment.parent == *parent && attachment.hosts.contains(host)
         };
-        let routes = routes_by(read, ObjectIndex::ParentHost, &value);
-        let mut findings = BTreeSet::new();
+        let routes: Vec<ObjectKey> =
+            of_requests_by(read, ObjectIndex::ParentHost, &value).collect();
+        let refused = routes.iter();
+        let refused = refused.flat_map(|route| of_others(read, route, parent, host));
+        let mut findings: BTreeSet<Diagnostic> = refused.collect();
+        let routes = routes.into_iter();
         let parts = parts(read, routes, false, is_here, &mut findings);
         let mut gateways = BTreeSet::new();
         for part in &parts {
@@ -75,7 +78,7 @@ impl Derive for HostOfMesh {
 
     fn derive(&self, read: &Reader<'_, '_, Routes>) -> Outcome<Routes> {
         let value = reference_value(&self.parent);
-        let routes = routes_by(read, ObjectIndex::Parent, &value);
+        let routes = of_requests_by(read, ObjectIndex::Parent, &value);
         let routes = routes.filter(|route| route.name.namespace == self.namespace);
         let is_here = |attachment: &Attachment| {
             attachment.parent == self.parent && attachment.reference.port == self.port
@@ -93,15 +96,6 @@ impl Derive for HostOfMesh {
         }
         merging.outcome()
     }
-}
-
-/// The HTTPRoutes and GRPCRoutes with an index value.
-fn routes_by(
-    read: &Reader<'_, '_, Routes>,
-    index: ObjectIndex,
-    value: &str,
-) -> impl Iterator<Item = ObjectKey> + use<> {
-    of_kind_by::<HttpRoute>(read, index, value).chain(of_kind_by::<GrpcRoute>(read, index, value))
 }
 
 /// Those of the routes that are accepted somewhere here, the oldest first.

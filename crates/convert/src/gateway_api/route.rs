@@ -43,14 +43,22 @@ pub(super) fn of_kind_by<T: WrittenRoute>(
     })
 }
 
+/// The HTTPRoutes and GRPCRoutes with an index value.
+pub(super) fn of_requests_by(
+    read: &Reader<'_, '_, Routes>,
+    index: ObjectIndex,
+    value: &str,
+) -> impl Iterator<Item = ObjectKey> + use<> {
+    of_kind_by::<HttpRoute>(read, index, value).chain(of_kind_by::<GrpcRoute>(read, index, value))
+}
+
 /// The routes of any kind with an index value.
 pub(super) fn of_any_kind_by(
     read: &Reader<'_, '_, Routes>,
     index: ObjectIndex,
     value: &str,
 ) -> impl Iterator<Item = ObjectKey> + use<> {
-    of_kind_by::<HttpRoute>(read, index, value)
-        .chain(of_kind_by::<GrpcRoute>(read, index, value))
+    of_requests_by(read, index, value)
         .chain(of_kind_by::<TlsRoute>(read, index, value))
         .chain(of_kind_by::<TcpRoute>(read, index, value))
         .chain(of_kind_by::<UdpRoute>(read, index, value))

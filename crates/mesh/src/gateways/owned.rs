@@ -8,7 +8,8 @@
 //! Gateways leave open so, and what a server for `*` serves.
 //!
 //! `*` belongs to somebody too, but no host is below it. The root namespace is the operator's, and may say anything. What is
-//! made from the Gateway API claims hosts but is not asked: its listeners say who may attach.
+//! made from the Gateway API claims hosts but is not asked: its listeners say who may attach, and whose the hosts of its routes are is
+//! decided where these are made (`convert::gateway_api::attachment::owned`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -197,7 +197,7 @@ declare_features! {
     "PILOTHOUSE_INGRESS_ADDRESSES" edge_addresses: Words = "",
         "The addresses or host names, separated by commas, that the status of such Ingresses has, in place of a Service's.";
     "PILOTHOUSE_OWNED_HOSTS" owned_hosts: bool = false,
-        "Give hosts of Gateways and VirtualServices to the namespace of the oldest object that claims them.";
+        "Give hosts of Gateways, VirtualServices and routes of the Gateway API to the namespace of the oldest object that claims them.";
     "PILOTHOUSE_SECRET_TEMPLATES" secret_templates: Listed<Namespace> = "",
         "The namespaces, separated by commas, in whose objects ${secret.name.key} and ${secret.namespace/name.key} are replaced by values of Secrets; * or true is all.";
     "PILOTHOUSE_ALLOW_ANY_GATEWAY_OVERLAY" any_gateway_overlay: bool = false,

@@ -5,6 +5,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use model::diagnostic::Diagnostic;
+use model::kinds::Kind;
 use model::settings::{Features, Settings};
 use pilothouse_xlate::findings::FindingsOfMesh;
 use serde_json::{Value, json};
@@ -21,8 +23,17 @@ fn with(owned: bool) -> Settings {
     }
 }
 
-/// What a case's proxy routes, line by line, and what is found.
-fn outcome(case: &Path, owned: bool) -> (Vec<String>, Vec<String>) {
+/// What becomes of a case.
+struct Outcome {
+    /// What its proxy routes, line by line.
+    lines: Vec<String>,
+    /// What is found.
+    found: Vec<String>,
+    /// Whether routes of the Gateway API are accepted, by their status.
+    accepted: Vec<String>,
+}
+
+fn outcome(case: &Path, owned: bool) -> Outcome {
     let read = |name: &str| std::fs::read_to_string(case.join(name)).unwrap();
     let mut world = World::new(with(owned));
     world.put(&read("in.yaml"));
@@ -46,11 +57,35 @@ fn outcome(case: &Path, owned: bool) -> (Vec<String>, Vec<String>) {
     let found = world.get(&view.findings()).to_vec();
     let of_mesh = world.get(&FindingsOfMesh);
     let found = found.iter().chain(of_mesh.iter());
-    let found = found.filter(|d| d.code == "PIL0513").map(|d| {
-        let object = d.object.as_ref().unwrap();
-        format!("{} {object} {}: {}", d.code, d.path, d.message)
-    });
-    (lines, found.collect())
+    let shown = |d: &Diagnostic| {
+        let object = d.object.as_ref().filter(|_| d.code == "PIL0513")?;
+        Some(format!("{} {object} {}: {}", d.code, d.path, d.message))
+    };
+    let found = found.filter_map(shown);
+    let of_routes = world.stage.current_findings();
+    let mut of_routes: Vec<String> = of_routes.iter().filter_map(shown).collect();
+    of_routes.sort();
+    Outcome {
+        lines,
+        found: found.chain(of_routes).collect(),
+        accepted: accepted(&world),
+    }
+}
+
+/// Whether routes of the Gateway API are accepted by the first of their parents, and why.
+fn accepted(world: &World) -> Vec<String> {
+    let routes = world.statuses.iter();
+    let routes = routes.filter(|(key, _)| matches!(key.kind, Kind::HttpRoute | Kind::GrpcRoute));
+    let mut lines: Vec<String> = routes
+        .map(|(key, status)| {
+            let conditions = status["parents"][0]["conditions"].as_array().unwrap();
+            let accepted = conditions.iter().find(|c| c["type"] == "Accepted").unwrap();
+            let text = |field: &str| accepted[field].as_str().unwrap().to_owned();
+            format!("{key} {} {}", text("status"), text("reason"))
+        })
+        .collect();
+    lines.sort();
+    lines
 }
 
 /// The routes that lead somewhere, of the virtual hosts of a configuration.
@@ -101,13 +136,24 @@ fn chains(listener: &Value, lines: &mut Vec<String>) {
 fn hosts_have_owners_where_the_operator_says_so() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/owned");
     golden_cases(&folder, |case| {
-        let (without, of_redirects) = outcome(case, false);
+        let Outcome {
+            lines: without,
+            found: of_redirects,
+            ..
+        } = outcome(case, false);
         // Redirects act on the hosts of others in no case.
         let is_of_redirect =
             |found: &String| found.contains("does not send requests for a host to HTTPS");
         assert!(of_redirects.iter().all(is_of_redirect), "{of_redirects:?}");
-        let (owned, found) = outcome(case, true);
+        let Outcome {
+            lines: owned,
+            found,
+            accepted,
+        } = outcome(case, true);
         let mut shown = json!({"without": without, "owned": owned, "findings": found});
+        if !accepted.is_empty() {
+            shown["accepted"] = json!(accepted);
+        }
         if !of_redirects.is_empty() {
             shown["redirects"] = json!(of_redirects);
         }

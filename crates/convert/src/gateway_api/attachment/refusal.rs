@@ -27,6 +27,8 @@ pub(crate) enum RefusedReason {
     UnsupportedValue,
     /// It would make more than is left of the budget of its namespace.
     OverBudget,
+    /// All of its hosts there belong to other namespaces.
+    HostsOfOthers,
     /// Its kind or namespace is not allowed.
     NotAllowedByListeners,
     /// None of its hosts is one of the listener.
@@ -43,7 +45,8 @@ impl RefusedReason {
         match self {
             Self::UnsupportedValue | Self::OverBudget => "UnsupportedValue",
             Self::NotAllowedByListeners => "NotAllowedByListeners",
-            Self::NoMatchingListenerHostname => "NoMatchingListenerHostname",
+            // The API has no reason of its own for it.
+            Self::HostsOfOthers | Self::NoMatchingListenerHostname => "NoMatchingListenerHostname",
             Self::ListenerNotServed | Self::NoMatchingParent => "NoMatchingParent",
         }
     }

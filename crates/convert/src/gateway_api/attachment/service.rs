@@ -39,6 +39,7 @@ impl Attaching<'_, '_, '_> {
             parent: key.clone(),
             listener: None,
             hosts: Arc::from([]),
+            not_owned: Arc::from([]),
             refused: None,
             no_waypoint: None,
         };

@@ -2,6 +2,8 @@
 //!
 //! Istio: pilot/pkg/config/kube/gateway/conditions.go createRouteStatus, 1.32.
 
+use std::collections::BTreeSet;
+
 use model::kinds::gateway_api::ParentRef;
 use model::{Kind, ObjectKey};
 use serde_json::{Value, json};
@@ -80,6 +82,11 @@ fn accepted(attached: &[Attachment], of_rules: Option<RouteError>, conditions: &
             1 => "attached".to_owned(),
             count => format!("attached to {count} listeners"),
         };
+        // A route of several listeners says once whose a host is.
+        let others = attached.iter().flat_map(|a| a.not_owned.iter());
+        let others: BTreeSet<&str> = others.map(|other| &*other.why).collect();
+        let parts: Vec<&str> = [&*message].into_iter().chain(others).collect();
+        let message = parts.join("; ");
         conditions.holds(ACCEPTED, ACCEPTED, message);
         return;
     }
