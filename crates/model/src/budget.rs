@@ -25,6 +25,10 @@ pub const ROUTE_BYTES: usize = 2 << 10;
 /// What a cluster of a service is charged: what Envoy is told of it, and of how it is reached.
 pub const CLUSTER_BYTES: usize = 4 << 10;
 
+/// What a Service or ServiceEntry of a crowd is charged at least: what is held to make its clusters, routes and listeners for the
+/// proxies of its namespace and for gateways, and these.
+pub const SERVICE_BYTES: usize = 8 << 10;
+
 /// What an endpoint of a cluster is charged.
 pub const ENDPOINT_BYTES: usize = 256;
 
@@ -38,7 +42,7 @@ const FREE_BYTES: usize = 16 << 10;
 pub const CROWD: usize = 5_000;
 
 /// The same for services, as a namespace may hold those of a whole mesh: as many as a budget of 64 MiB has room for.
-pub const CROWD_OF_SERVICES: usize = (64 << 20) / CLUSTER_BYTES;
+pub const CROWD_OF_SERVICES: usize = (64 << 20) / SERVICE_BYTES;
 
 /// How many objects of a kind a namespace may have before small ones pay as well.
 pub fn crowd(kind: Kind) -> usize {
@@ -49,10 +53,10 @@ pub fn crowd(kind: Kind) -> usize {
 }
 
 /// How many objects of a kind a namespace may have at most of which something is made, where small ones pay as well: the least that
-/// one is charged is a cluster, or a route.
+/// one is charged is a service, or a route.
 pub fn most_served(kind: Kind, budget: usize) -> usize {
     let least = match kind {
-        Kind::Service | Kind::ServiceEntry => CLUSTER_BYTES,
+        Kind::Service | Kind::ServiceEntry => SERVICE_BYTES,
         _ => ROUTE_BYTES,
     };
     crowd(kind).max(budget / least)
@@ -103,10 +107,13 @@ pub fn of_service(ports: usize, endpoints: usize, crowded: bool) -> usize {
 }
 
 /// What ports are charged of which each takes so much, and has so many endpoints. A few are free, but not their endpoints; in a
-/// crowd these few cost as much as one.
+/// crowd these few cost as much as a service.
 fn of_ports(ports: usize, each: usize, endpoints: usize, crowded: bool) -> usize {
     let beyond = ports.saturating_sub(FREE_PORTS).saturating_mul(each);
-    let few = if crowded && ports > 0 { each } else { 0 };
+    let few = match crowded && ports > 0 {
+        true => each.max(SERVICE_BYTES),
+        false => 0,
+    };
     let listed = of_slice(endpoints, ports);
     charge(beyond, || false)
         .saturating_add(few)
