@@ -20,7 +20,8 @@ pub struct Chains {
 }
 
 impl Chains {
-    /// Takes connections for a chain: `matching` loses the server names that Envoy refuses, or that another chain has.
+    /// Takes connections for a chain: `matching` loses the server names that Envoy refuses, or that another chain has, and what
+    /// stands twice in a list, as Envoy refuses a chain that takes the same connections by two of its entries.
     ///
     /// # Errors
     ///
@@ -35,7 +36,7 @@ impl Chains {
                 false => Err(Fault::new("another filter chain takes every connection")),
             };
         };
-        let ranges = [&matching.prefix_ranges, &matching.source_prefix_ranges];
+        without_repeats(matching)?;
         let mut kinds: usize = 1;
         let lists = [
             matching.prefix_ranges.len(),
@@ -51,9 +52,6 @@ impl Chains {
             return Err(Fault::new(format!(
                 "takes {kinds} kinds of connections, more than {MOST}"
             )));
-        }
-        for range in ranges.into_iter().flatten() {
-            network(range)?;
         }
         let others = others(matching);
         let mut found = Vec::new();
@@ -113,6 +111,29 @@ fn server_name(name: &str) -> Result<(), Fault> {
         ))),
         false => Ok(()),
     }
+}
+
+/// Leaves the first of entries that mean the same: ranges that differ in host bits or spelling only, equal ports and protocols.
+///
+/// # Errors
+///
+/// When a range is none.
+fn without_repeats(matching: &mut FilterChainMatch) -> Result<(), Fault> {
+    for ranges in [
+        &mut matching.prefix_ranges,
+        &mut matching.source_prefix_ranges,
+    ] {
+        let networks: Vec<IpNet> = ranges.iter().map(network).collect::<Result<_, _>>()?;
+        let mut networks = networks.into_iter();
+        let mut seen = HashSet::with_capacity(ranges.len());
+        ranges.retain(|_| networks.next().is_some_and(|network| seen.insert(network)));
+    }
+    let mut ports = HashSet::new();
+    matching.source_ports.retain(|port| ports.insert(*port));
+    let mut protocols = HashSet::new();
+    let protocols_of = &mut matching.application_protocols;
+    protocols_of.retain(|protocol| protocols.insert(protocol.clone()));
+    Ok(())
 }
 
 /// Every combination of what lists say beside server names.

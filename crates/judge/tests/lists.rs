@@ -61,6 +61,45 @@ fn a_server_name_belongs_to_the_first_chain_and_is_left_out_of_the_others() {
 }
 
 #[test]
+fn what_stands_twice_in_a_list_of_one_chain_stands_there_once() {
+    let cidr = |address: &str, length| CidrRange {
+        address_prefix: address.to_owned(),
+        prefix_len: Some(length),
+    };
+    let mut matching = FilterChainMatch {
+        prefix_ranges: vec![
+            cidr("10.1.0.0", 8),
+            cidr("10.2.0.0", 8),
+            cidr("10.0.0.0", 16),
+            cidr("fd00::", 8),
+            cidr("fd00:0:0::0", 8),
+            cidr("10.0.0.1", 32),
+            cidr("10.0.0.1", 200),
+        ],
+        source_prefix_ranges: vec![cidr("0.0.0.0", 0), cidr("1.2.3.4", 0)],
+        source_ports: vec![1, 2, 1],
+        application_protocols: vec!["h2".to_owned(), "h2".to_owned()],
+        ..FilterChainMatch::default()
+    };
+    assert_eq!(Chains::default().take(Some(&mut matching)), Ok(Vec::new()));
+    assert_eq!(
+        matching,
+        FilterChainMatch {
+            prefix_ranges: vec![
+                cidr("10.1.0.0", 8),
+                cidr("10.0.0.0", 16),
+                cidr("fd00::", 8),
+                cidr("10.0.0.1", 32),
+            ],
+            source_prefix_ranges: vec![cidr("0.0.0.0", 0)],
+            source_ports: vec![1, 2],
+            application_protocols: vec!["h2".to_owned()],
+            ..FilterChainMatch::default()
+        }
+    );
+}
+
+#[test]
 fn chains_with_equal_names_may_differ_in_anything_else() {
     let mut chains = Chains::default();
     let with = |change: &dyn Fn(&mut FilterChainMatch)| {

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use prost::Message;
+use proto_envoy::envoy::config::listener::v3::Listener;
 use serde_json::{Value, json};
 use testkit::{World, decode, node};
 use xds::TypeUrl;
@@ -102,6 +104,18 @@ fn proxies() -> [Value; 3] {
     ]
 }
 
+/// No two chains of a listener take the same connections, nor one chain by two entries of its lists.
+fn take_connections(body: &[u8]) {
+    let listener = Listener::decode(body).unwrap();
+    let mut chains = judge::Chains::default();
+    for chain in listener.filter_chains {
+        let stated = chain.filter_chain_match;
+        let mut left = stated.clone();
+        assert_eq!(chains.take(left.as_mut()), Ok(Vec::new()));
+        assert_eq!(left, stated, "{}", listener.name);
+    }
+}
+
 /// What proxies get, by type and name, and what is found.
 fn got(world: &World, proxy: &Value) -> (BTreeMap<String, Value>, Vec<String>) {
     let view = world.view(&node(proxy));
@@ -110,6 +124,9 @@ fn got(world: &World, proxy: &Value) -> (BTreeMap<String, Value>, Vec<String>) {
         for resource in &world.set(&view, ty) {
             let judged = judge::judge_any(ty.as_str(), &resource.body);
             assert_eq!(judged, Ok(()), "{} of {proxy}", resource.name);
+            if ty == TypeUrl::Listener {
+                take_connections(&resource.body);
+            }
             let is_short = resource.name.len() <= xds::NAME_BYTES;
             assert!(is_short, "{} of {proxy}", resource.name);
             let message = decode(ty.as_str(), &resource.body);

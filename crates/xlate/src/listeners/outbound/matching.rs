@@ -59,7 +59,8 @@ impl Matching {
         }
     }
 
-    /// For Envoy; `None` where everything is taken. Names are sorted, and so are ranges, as they are written.
+    /// For Envoy; `None` where everything is taken. Names are sorted, and so are ranges, as they are written; of those that mean the
+    /// same the first is written, as Envoy refuses the listener for two.
     pub(super) fn to_envoy(&self, plain_http: &[&str]) -> Option<FilterChainMatch> {
         if self.is_everything() {
             return None;
@@ -75,6 +76,8 @@ impl Matching {
         }
         let mut ranges: Vec<&String> = self.ranges.iter().collect();
         ranges.sort();
+        let mut written = BTreeSet::new();
+        ranges.retain(|range| prefix(range).is_none_or(|range| written.insert(range.trunc())));
         matching.prefix_ranges = ranges
             .into_iter()
             .filter_map(|range| cidr_range(range))
@@ -135,6 +138,14 @@ mod tests {
         let same = |a: &str, b: &str| ranges(&[a]).identity() == ranges(&[b]).identity();
         assert!(same("10.1.0.0/8", "10.2.0.0/8"));
         assert!(!same("10.1.0.0/16", "10.2.0.0/16"));
+    }
+
+    #[test]
+    fn of_ranges_that_mean_the_same_one_is_written() {
+        let of = |list: &[&str]| ranges(list).to_envoy(&[]).unwrap().prefix_ranges.len();
+        assert_eq!(of(&["10.2.0.0/8", "10.1.0.0/8"]), 1);
+        assert_eq!(of(&["10.0.0.1", "10.0.0.1/32", "10.0.0.2"]), 2);
+        assert_eq!(of(&["fd00::/8", "fd00:0::/8", "::/0", "::/0"]), 2);
     }
 
     #[test]
