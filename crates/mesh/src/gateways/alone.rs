@@ -10,7 +10,7 @@ use model::kinds::istio::Gateway;
 use model::kinds::kube::Service;
 use model::object::{Object, ObjectName};
 use model::protocol::Protocol;
-use model::settings::Listed;
+use model::settings::{Bind, Listed};
 use proto_istio::networking::Server;
 use store::{Reads, Snapshot};
 
@@ -38,7 +38,7 @@ impl Stated<'_> {
     }
 
     /// The finding that it has no port, or an address that proxies may not bind. `None` where it has a port that they may.
-    pub(super) fn unbindable(&self, binds: &Listed) -> Option<Diagnostic> {
+    pub(super) fn unbindable(&self, binds: &Listed<Bind>) -> Option<Diagnostic> {
         if self.server.port.is_none() {
             let why = "the server has no port and is not served".to_owned();
             return Some(self.refused(why, "state its `port`, with a number and a protocol"));

@@ -189,10 +189,10 @@ impl At<'_> {
             return None;
         }
         let created = *read.derived(CreatedOf(route.clone()));
-        let reason = owner.reason(&host, (created, &route.name));
+        let home = owner.owner(&host, (created, &route.name));
         let kind = route.kind.name();
         Some(format!(
-            "the host {host:?} {reason}. A ReferenceGrant there can let {kind}s of {namespace} refer to it"
+            "the host {host:?} belongs to {home}. A ReferenceGrant there can let {kind}s of {namespace} refer to it"
         ))
     }
 }
