@@ -15,13 +15,16 @@ use model::protocol::Protocol;
 use proto_istio::wkt::Duration;
 
 pub use header::{
-    header_name_to_match, header_name_to_remove, header_name_to_set, header_value, is_authority,
-    is_claim, is_token, literal_format,
+    expanded_size, expansion, header_name_to_match, header_name_to_remove, header_name_to_set,
+    header_value, is_authority, is_claim, is_token, literal_format,
 };
 pub use host::{
     fqdn, host_of_gateway_route, namespaced_host, partial_wildcard, trust_domain, wildcard_domain,
 };
-pub use regex::{program_size, re2, re2_groups, re2_is_choice, re2_program, re2_syntax};
+pub use regex::{
+    program_size, re2, re2_groups, re2_is_choice, re2_program, re2_syntax, rewritten_size,
+    substitution,
+};
 pub use security::{
     Check, attribute, empty_values, ips, is_literal, path_template, ports, service_accounts,
     trust_domains, wildcards,

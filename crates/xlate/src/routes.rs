@@ -15,6 +15,7 @@ mod config;
 mod domains;
 mod edge;
 mod encode;
+mod expanded;
 mod filters;
 mod gateway;
 pub(crate) mod hash;

@@ -14,9 +14,9 @@ use super::traffic_policy;
 use super::virtual_service::{Context, gateways};
 use crate::report::{At, Report};
 use crate::text::{
-    Check, duration_if_set, header_name_to_match, header_name_to_remove, header_name_to_set,
-    header_value, is_authority, is_label, not_negative, port, query_parameter, re2,
-    wildcard_domain,
+    Check, duration_if_set, expansion, header_name_to_match, header_name_to_remove,
+    header_name_to_set, header_value, is_authority, is_label, not_negative, port, query_parameter,
+    re2, wildcard_domain,
 };
 
 pub(super) fn check(route: &HttpRoute, context: &Context<'_>, at: &At<'_>, report: &mut Report) {
@@ -181,7 +181,8 @@ fn headers(headers: Option<&Headers>, at: &At<'_>, report: &mut Report) {
     let mut pairs = |at: At<'_>, pairs: &BTreeMap<String, String>, name: fn(&str) -> Check| {
         for (key, value) in pairs {
             report.check(&at.field(key), name(key));
-            report.check(&at.field(key), header_value(value));
+            let value = header_value(value).and_then(|()| expansion(value));
+            report.check(&at.field(key), value);
         }
     };
     let at_request = at.field("request");

@@ -8,6 +8,7 @@ use proto_istio::telemetry::{Metrics, ProviderRef, Telemetry, Tracing};
 use super::selector;
 use crate::cel;
 use crate::report::{At, Report};
+use crate::text::expansion;
 
 pub(super) fn check(telemetry: &Telemetry, at: &At<'_>, report: &mut Report) {
     selector::policy(
@@ -84,6 +85,10 @@ fn tracing(tracing: &Tracing, at: &At<'_>, report: &mut Report) {
         let at = at_tags.field(name);
         if name.is_empty() {
             report.error(&at, "the name of the tag is empty");
+        }
+        if let Some(Type::Formatter(formatter)) = &tag.r#type {
+            let size = expansion(&formatter.value);
+            report.check(&at.field("formatter").field("value"), size);
         }
         let (field, text) = match &tag.r#type {
             Some(Type::Literal(literal)) => ("literal", &literal.value),

@@ -5,6 +5,8 @@ mod format;
 
 use std::borrow::Cow;
 
+use model::work::{FORMAT_BYTES, STATED_BYTES};
+
 use super::Check;
 
 const PSEUDO: [&str; 5] = [":method", ":scheme", ":authority", ":path", ":status"];
@@ -81,6 +83,26 @@ pub fn header_value(value: &str) -> Check {
     format::check(value)
 }
 
+/// The most bytes that a format becomes for one request. `long` says how long the value of a command, by its name and
+/// arguments, may be that others than the proxy have a say in.
+pub fn expanded_size(format: &str, long: impl FnMut(&str, &str) -> usize) -> usize {
+    format::expanded_size(format, long)
+}
+
+/// A format that does not become too much for one request.
+pub fn expansion(value: &str) -> Check {
+    let size = format::expanded_size(value, |_, _| STATED_BYTES);
+    if size > FORMAT_BYTES {
+        return Err(format!(
+            "the value may become {} KiB long for one request, more than {}: write how many bytes of a text are wanted, as in \
+             `%REQ(x-user):100%`",
+            size >> 10,
+            FORMAT_BYTES >> 10
+        ));
+    }
+    Ok(())
+}
+
 /// The format that stands for a text as it is: signs that start commands are doubled.
 pub fn literal_format(text: &str) -> Cow<'_, str> {
     if text.contains('%') {
@@ -138,6 +160,30 @@ mod tests {
             "%REQ(a?b?c)%",
         ] {
             assert!(header_value(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_one_request_makes_of_a_format_has_a_bound() {
+        let commands = |command: &str, count| command.repeat(count);
+        for good in [
+            commands("%REQ(x)%", 16),
+            commands("%REQ(x):100%", 900),
+            commands("%RESPONSE_CODE%%UPSTREAM_HOST%", 300),
+            commands("%%REQ(x)%%", 1600),
+            "a".repeat(LONGEST),
+        ] {
+            assert_eq!(expansion(&good), Ok(()), "{good}");
+        }
+        for bad in [
+            commands("%REQ(x)%", 18),
+            commands("%REQ(x):999999%", 18),
+            commands("%DYNAMIC_METADATA(a:b)%", 18),
+            commands("%DOWNSTREAM_PEER_CERT%", 18),
+            commands("a %%%PATH(NQ)%", 18),
+            commands("%START_TIME(%c%c%c%c%c%c%c%c%c%c%c%c%c%c)%", 1200),
+        ] {
+            assert!(expansion(&bad).is_err(), "{bad}");
         }
     }
 

@@ -8,6 +8,8 @@
 mod class;
 mod parse;
 
+use model::work::{EXPANDED_BYTES, REWRITE_BYTES, REWRITE_REFERENCES, STATED_BYTES};
+
 use super::Check;
 
 /// The longest expression that Istio sends to Envoy, in bytes.
@@ -64,9 +66,121 @@ pub fn program_size(pattern: &str) -> Result<u64, String> {
     Ok(read?.size)
 }
 
+/// The text that stands in place of all that an expression matches of a path.
+///
+/// # Errors
+///
+/// It is longer, refers to matches more often, or makes more of a path than one request may cost.
+pub fn substitution(pattern: &str, text: &str) -> Check {
+    if text.len() > REWRITE_BYTES {
+        return Err(format!(
+            "the text has {} bytes, more than {REWRITE_BYTES}",
+            text.len()
+        ));
+    }
+    let references = references(text);
+    if references > REWRITE_REFERENCES {
+        return Err(format!(
+            "the text refers to what was matched {references} times, more than {REWRITE_REFERENCES}"
+        ));
+    }
+    let size = rewritten_size(pattern, text);
+    if size > EXPANDED_BYTES {
+        return Err(format!(
+            "a path may become {} KiB long, more than {}, as each match is replaced: let the expression begin with `^`, or match more",
+            size >> 10,
+            EXPANDED_BYTES >> 10
+        ));
+    }
+    Ok(())
+}
+
+/// The most bytes that a path has after a text took the place of all that an expression matches.
+pub fn rewritten_size(pattern: &str, text: &str) -> usize {
+    let (is_choice, least) = parse::read(pattern).map_or((true, 0), |e| (e.is_choice, e.least));
+    let matches = match is_choice || !matches_once(pattern) {
+        true => {
+            let least = usize::try_from(least).unwrap_or(usize::MAX).max(1);
+            STATED_BYTES / least + 1
+        }
+        false => 1,
+    };
+    // All matches together are not longer than the path.
+    let references = references(text).saturating_mul(STATED_BYTES);
+    let added = text.len().saturating_mul(matches);
+    added
+        .saturating_add(references)
+        .saturating_add(STATED_BYTES)
+}
+
+/// How often a text refers to what an expression matched: `\\0` to `\\9`. A backslash is doubled.
+fn references(text: &str) -> usize {
+    let mut bytes = text.bytes();
+    let mut count = 0;
+    while let Some(byte) = bytes.next() {
+        let is_reference = byte == b'\\' && bytes.next().is_some_and(|b| b.is_ascii_digit());
+        count += usize::from(is_reference);
+    }
+    count
+}
+
+/// Whether an expression that is no choice matches a path, which has no line breaks, at most once: it is bound to where the
+/// path begins, or takes all of it to the end.
+fn matches_once(pattern: &str) -> bool {
+    let begins = pattern
+        .strip_prefix('^')
+        .or_else(|| pattern.strip_prefix(r"\A"));
+    if begins.is_some_and(|rest| !rest.starts_with(['*', '+', '?', '{'])) {
+        return true;
+    }
+    // Flags and quotes may give signs another meaning.
+    if pattern.contains("(?") || pattern.contains(r"\Q") {
+        return false;
+    }
+    let ends = [".*", ".+", "(.*)", "(.+)", "$"];
+    let mut before = ends.iter().filter_map(|end| pattern.strip_suffix(end));
+    before.any(|rest| !rest.ends_with('\\'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_in_place_of_matches_do_not_grow_without_bound() {
+        let short = "/a-path-of-fifty-bytes-that-is-longer-than-the-old";
+        let long = format!("/{}", "a".repeat(1023));
+        for (pattern, text) in [
+            ("^/service/([^/]+)(/.*)$", r"\2/instance/\1"),
+            ("/regex/(.*)", r"/\1"),
+            ("a", "bb"),
+            ("/", short),
+            ("/.*", &*long),
+            ("^/a", &*long),
+            ("/api/v1/", &long[..400]),
+            ("/(a|b){30}", &*long),
+            ("a", r"\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0"),
+        ] {
+            assert_eq!(substitution(pattern, text), Ok(()), "{pattern}");
+        }
+        for (pattern, text) in [
+            ("a", r"\0".repeat(8000)),
+            ("^a", r"\0".repeat(17)),
+            ("^a", "a".repeat(2049)),
+            ("a", long.clone()),
+            ("", long.clone()),
+            ("^*a", long.clone()),
+            ("^a|b", long.clone()),
+            (r"\.*", long.clone()),
+            (r"(a|\(.*)", long.clone()),
+            (r"\Qa$", long.clone()),
+            ("(?U)/.*", long.clone()),
+            (r"a\$", long.clone()),
+            ("(a{1000}|b)", long.clone()),
+        ] {
+            assert!(substitution(pattern, &text).is_err(), "{pattern}");
+        }
+    }
 
     #[test]
     fn groups_are_counted_as_re2_counts_them() {

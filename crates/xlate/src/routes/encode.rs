@@ -22,7 +22,7 @@ use proto_envoy::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHo
 use xds::Resource;
 
 use super::matching::is_catch_all;
-use super::tried;
+use super::{expanded, tried};
 use crate::judged;
 
 const VIRTUAL_HOSTS: u32 = 2;
@@ -46,6 +46,8 @@ pub(super) enum Closed<'f> {
     Refused(&'f Fault),
     /// Its regular expressions, with those of the routes before it, are too many to be tried for one request.
     OverLimit,
+    /// What it makes of one request may become too long.
+    Expands,
 }
 
 impl Closed<'_> {
@@ -54,6 +56,7 @@ impl Closed<'_> {
         match self {
             Self::Refused(fault) => judged::finding(object, effect, fault),
             Self::OverLimit => tried::finding(object, effect),
+            Self::Expands => expanded::finding(object, effect),
         }
     }
 }
@@ -84,7 +87,8 @@ impl RouteList {
     }
 
     /// Of routes and whether they, or others that they belong to, take every request. `tell` says what is reported of a
-    /// route, by its place, that is closed: each that Envoy would refuse, and the first that is over the limit.
+    /// route, by its place, that is closed: each that Envoy would refuse or that makes too much of a request, and the first whose
+    /// expressions are too many.
     pub(super) fn of<'r>(
         routes: impl Iterator<Item = (&'r Route, bool)>,
         mut tell: impl FnMut(usize, Closed<'_>) -> Diagnostic,
@@ -106,6 +110,9 @@ impl RouteList {
                     None => (route, None),
                 };
                 found.extend(fault.map(|fault| tell(at, Closed::Refused(fault))));
+                let expands = expanded::exceeds(served).then(|| expanded::closed(served));
+                found.extend(expands.as_ref().map(|_| tell(at, Closed::Expands)));
+                let served = expands.as_ref().unwrap_or(served);
                 let tried = tried::instructions(served);
                 let is_excess = left.spend(tried).is_err() || tried::allows_too_much(served);
                 if is_excess {
@@ -118,7 +125,7 @@ impl RouteList {
                     return (bytes.len(), catch_all);
                 }
                 instructions += tried;
-                if fault.is_some() {
+                if fault.is_some() || expands.is_some() {
                     bytes.truncate(start);
                     append(served, &mut bytes);
                 }

@@ -123,6 +123,27 @@ fn a_request_is_not_repeated_without_end() {
 }
 
 #[test]
+fn a_route_that_makes_too_much_of_a_request_is_closed() {
+    let is_closed = |http: &Value| {
+        let world = world(&[1], http, &json!({}));
+        !values(&world, TypeUrl::Route, "direct_response").is_empty()
+    };
+    let setting = |commands: usize| {
+        let value = "%REQ(x)%".repeat(commands / 10);
+        let set: serde_json::Map<String, Value> = (0..10)
+            .map(|at| (format!("x-{at}"), json!(value)))
+            .collect();
+        json!({ "headers": { "response": { "set": set } } })
+    };
+    assert!(!is_closed(&setting(60)));
+    assert!(is_closed(&setting(70)));
+    let rewriting =
+        |text: &str| json!({ "rewrite": { "uriRegexRewrite": { "match": "a", "rewrite": text } } });
+    assert!(!is_closed(&rewriting(&"\\0".repeat(16))));
+    assert!(is_closed(&rewriting(&"\\0".repeat(8000))));
+}
+
+#[test]
 fn a_service_of_few_clusters_looks_for_outliers_as_often_as_it_says() {
     let interval = |time: &str| {
         let policy = json!({ "outlierDetection": { "interval": time } });

@@ -12,7 +12,7 @@ use proto_istio::networking::{
 
 use super::{destination, regex_match};
 use crate::report::{At, Report};
-use crate::text::{Check, duration, is_token, one_line, port, re2};
+use crate::text::{Check, duration, is_token, one_line, port, re2, substitution};
 
 /// The codes of redirects that Envoy has.
 const REDIRECTS: [u32; 5] = [301, 302, 303, 307, 308];
@@ -253,6 +253,8 @@ pub(super) fn rewrite(rewrite: Option<&HttpRewrite>, at: &At<'_>, report: &mut R
             return report.error(&at, "both of `match` and `rewrite` are needed");
         }
         report.check(&at.field("match"), re2(&regex.r#match));
-        report.check(&at.field("rewrite"), one_line(&regex.rewrite));
+        let text =
+            one_line(&regex.rewrite).and_then(|()| substitution(&regex.r#match, &regex.rewrite));
+        report.check(&at.field("rewrite"), text);
     }
 }

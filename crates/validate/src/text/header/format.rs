@@ -36,8 +36,20 @@ enum Arguments {
     Expression,
 }
 
-/// A command: its arguments, and whether its value may be cut to a length.
-type Command = (Arguments, bool);
+/// A command.
+#[derive(Clone, Copy)]
+struct Command {
+    arguments: Arguments,
+    /// Whether its value may be cut to a length.
+    may_be_cut: bool,
+    /// Whether others than the proxy say how long its value is.
+    is_long: bool,
+}
+
+/// How long other values are at most, in bytes: numbers, addresses, names, reasons.
+const SHORT: usize = 512;
+/// How many bytes of a time the bytes of its format make at most: `%c` makes 24, and fractions of seconds have 15 digits.
+const OF_TIME: usize = 16;
 
 static COMMANDS: LazyLock<BTreeMap<&str, Command>> = LazyLock::new(|| {
     let lines = include_str!("commands.txt").lines();
@@ -48,7 +60,11 @@ static COMMANDS: LazyLock<BTreeMap<&str, Command>> = LazyLock::new(|| {
                 Expression, Header, Key, Metadata, None, Optional, Path, Points, State, Status,
                 Text,
             };
-            let command = match of {
+            let (of, is_long) = match of.strip_suffix(" long") {
+                Some(of) => (of, true),
+                None => (of, false),
+            };
+            let (arguments, may_be_cut) = match of {
                 "optional" => (Optional, false),
                 "text" => (Text, false),
                 "text cut" => (Text, true),
@@ -62,10 +78,34 @@ static COMMANDS: LazyLock<BTreeMap<&str, Command>> = LazyLock::new(|| {
                 "expression" => (Expression, true),
                 _ => (None, false),
             };
+            let command = Command {
+                arguments,
+                may_be_cut,
+                is_long,
+            };
             (name, command)
         })
         .collect()
 });
+
+/// The most bytes that a format becomes. `long` says how long the value of a command, by its name and arguments, may be that
+/// others than the proxy have a say in.
+pub(super) fn expanded_size(format: &str, mut long: impl FnMut(&str, &str) -> usize) -> usize {
+    let mut size = format.len();
+    let mut rest = format;
+    while let Some(at) = rest.find('%') {
+        rest = &rest[at..];
+        let command = Written::read(rest).filter(|_| !rest.starts_with("%%"));
+        let Some(command) = command else {
+            let sign = if rest.starts_with("%%") { 2 } else { 1 };
+            rest = &rest[sign..];
+            continue;
+        };
+        size = size.saturating_add(command.expanded_size(&mut long));
+        rest = &rest[command.length..];
+    }
+    size
+}
 
 /// A text that Envoy reads as a format.
 pub(super) fn check(format: &str) -> Check {
@@ -130,12 +170,25 @@ impl<'a> Written<'a> {
         })
     }
 
+    /// The most bytes of its value.
+    fn expanded_size(&self, long: impl FnOnce(&str, &str) -> usize) -> usize {
+        let size = match COMMANDS.get(self.name) {
+            Some(command) if !command.is_long => {
+                SHORT + self.arguments.len().saturating_mul(OF_TIME)
+            }
+            _ => long(self.name, self.arguments),
+        };
+        // What has more digits than a number is longer than anything.
+        let cut = self.cut.and_then(|digits| digits.parse().ok());
+        size.min(cut.unwrap_or(usize::MAX))
+    }
+
     fn check(&self) -> Check {
         let name = self.name;
         if name == "ENVIRONMENT" {
             return Err("the environment of a proxy cannot be read: %ENVIRONMENT(...)%".to_owned());
         }
-        let Some((of, may_be_cut)) = COMMANDS.get(name) else {
+        let Some(command) = COMMANDS.get(name) else {
             return Err(format!(
                 "%{name}% is not a command that every Envoy knows: write `%%` for the sign"
             ));
@@ -143,13 +196,13 @@ impl<'a> Written<'a> {
         let too_long = |digits: &str| digits.len() > MOST_DIGITS;
         if self
             .cut
-            .is_some_and(|digits| !may_be_cut || too_long(digits))
+            .is_some_and(|digits| !command.may_be_cut || too_long(digits))
         {
             return Err(format!(
                 "the value of %{name}% cannot be cut to that length"
             ));
         }
-        if !of.take(self.arguments) {
+        if !command.arguments.take(self.arguments) {
             let arguments = self.arguments;
             return Err(format!("{arguments:?} is not what %{name}(...)% takes"));
         }

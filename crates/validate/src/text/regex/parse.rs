@@ -26,6 +26,8 @@ pub(super) struct Expression {
     pub(super) groups: usize,
     /// Whether it is a choice of several, outside of every group.
     pub(super) is_choice: bool,
+    /// How many characters it matches at least.
+    pub(super) least: u64,
 }
 
 /// Reads an expression.
@@ -46,10 +48,12 @@ pub(super) fn read(pattern: &str) -> Found<Expression> {
     if !parser.outer.is_empty() {
         return Err("unclosed group".to_owned());
     }
+    let whole = parser.group.close();
     Ok(Expression {
         groups: parser.groups,
         is_choice: parser.is_choice,
-        size: parser.group.close().size.saturating_add(AROUND),
+        size: whole.size.saturating_add(AROUND),
+        least: whole.least,
     })
 }
 
@@ -69,6 +73,8 @@ struct Part {
     is_nullable: bool,
     /// The most often that something in it is repeated.
     times: u32,
+    /// How many characters it matches at least.
+    least: u64,
 }
 
 /// What has been read of a group.
@@ -86,6 +92,9 @@ struct Group {
     is_branch_nullable: bool,
     /// Whether nothing was read since the last `|`.
     is_branch_empty: bool,
+    /// How many characters the branch matches at least so far, and the least of the branches before it.
+    branch_least: u64,
+    least: Option<u64>,
 }
 
 impl Group {
@@ -99,6 +108,8 @@ impl Group {
             is_nullable: false,
             is_branch_nullable: true,
             is_branch_empty: true,
+            branch_least: 0,
+            least: None,
         }
     }
 
@@ -112,6 +123,7 @@ impl Group {
         if let Some(part) = self.last.take() {
             self.size = self.size.saturating_add(part.size);
             self.times = self.times.max(part.times);
+            self.branch_least = self.branch_least.saturating_add(part.least);
             if self.is_branch_nullable {
                 self.first = self.first.saturating_add(part.first);
             }
@@ -127,6 +139,8 @@ impl Group {
         self.is_nullable |= self.is_branch_nullable;
         self.is_branch_nullable = true;
         self.is_branch_empty = true;
+        let least = std::mem::take(&mut self.branch_least);
+        self.least = Some(self.least.map_or(least, |other| other.min(least)));
     }
 
     fn close(mut self) -> Part {
@@ -136,6 +150,7 @@ impl Group {
             first: self.first,
             is_nullable: self.is_nullable,
             times: self.times,
+            least: self.least.unwrap_or_default(),
         }
     }
 }
@@ -215,7 +230,7 @@ impl<'a> Parser<'a> {
             }
             '^' | '$' => {
                 self.rest = &self.rest[1..];
-                self.push(1);
+                self.push_place();
             }
             '.' => {
                 self.rest = &self.rest[1..];
@@ -237,12 +252,23 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
+    /// A character.
     fn push(&mut self, size: u64) {
+        self.push_part(size, 1);
+    }
+
+    /// A place between characters.
+    fn push_place(&mut self) {
+        self.push_part(1, 0);
+    }
+
+    fn push_part(&mut self, size: u64, least: u64) {
         self.group.push(Part {
             size,
             first: size,
             is_nullable: false,
             times: 1,
+            least,
         });
     }
 
@@ -259,7 +285,7 @@ impl<'a> Parser<'a> {
         match after.chars().next() {
             Some('b' | 'B' | 'A' | 'z') => {
                 self.rest = &after[1..];
-                self.push(1);
+                self.push_place();
             }
             Some('C') => {
                 self.rest = &after[1..];
@@ -373,6 +399,7 @@ impl<'a> Parser<'a> {
             part.first = copies(most.unwrap_or(least).max(1), first);
         }
         part.is_nullable |= least == 0;
+        part.least = part.least.saturating_mul(least.into());
         part.size = match most {
             None => copies(least.max(1), size)
                 .saturating_add(first)
