@@ -272,10 +272,10 @@ fn addresses(allowed: &[&str], denied: &[&str]) -> Option<AddressRules> {
     })
 }
 
-fn asker() -> Asker {
+fn asker(namespace: &str) -> Asker {
     Asker {
         kind: Kind::Ingress,
-        name: ObjectName::new("edge", "shop"),
+        name: ObjectName::new(namespace, "shop"),
         path: "metadata.annotations".into(),
         gateways: Gateways::Edge,
     }
@@ -286,16 +286,16 @@ fn users() -> Option<Users> {
         realm: "shop".into(),
         // ann and her word.
         lines: format!("ann:{{SHA}}{HASH}").into(),
-        asker: asker(),
+        asker: asker("edge"),
     })
 }
 
-/// ann, and ben whose hash costs something.
-fn hashed() -> Option<Users> {
+/// ann, and ben whose hash costs something, as users of a namespace.
+fn hashed(namespace: &str) -> Option<Users> {
     Some(Users {
         realm: "shop".into(),
         lines: format!("ann:{{SHA}}{HASH}\nben:{APR1}").into(),
-        asker: asker(),
+        asker: asker(namespace),
     })
 }
 
@@ -329,19 +329,27 @@ fn from(address: &str) -> [(&str, &str); 1] {
     [("x-forwarded-for", address)]
 }
 
-/// Passwords that cost something to look at are looked at so often in a second, and who is known gets in meanwhile.
-async fn guesses_do_not_keep_the_proxy_busy(edge: &mut Edge) {
-    let [ann, ben] = ["ann", "ben"].map(|user| login(user, "word"));
-    let [ann, ben] = [[("authorization", &*ann)], [("authorization", &*ben)]];
-    assert_eq!(edge.status("/hashed", &ben).await, 200);
+/// Guesses passwords until the proxy looks at no more of them in a second.
+async fn guess(edge: &mut Edge, path: &str) {
     let mut statuses = Vec::new();
     while statuses.last() != Some(&429) && statuses.len() < 1000 {
         let guess = login("ben", &format!("guess {}", statuses.len()));
-        statuses.push(edge.status("/hashed", &[("authorization", &*guess)]).await);
+        statuses.push(edge.status(path, &[("authorization", &*guess)]).await);
     }
     let (last, before) = statuses.split_last().unwrap();
     assert_eq!(*last, 429);
     assert!(before.iter().all(|status| *status == 401), "{before:?}");
+}
+
+/// Passwords that cost something to look at are looked at so often in a second for each namespace, and who is known gets in
+/// meanwhile.
+async fn guesses_do_not_keep_the_proxy_busy(edge: &mut Edge) {
+    let [ann, ben] = ["ann", "ben"].map(|user| login(user, "word"));
+    let [ann, ben] = [[("authorization", &*ann)], [("authorization", &*ben)]];
+    guess(edge, "/theirs").await;
+    // Not known yet, and of another namespace than those that were guessed at.
+    assert_eq!(edge.status("/hashed", &ben).await, 200);
+    guess(edge, "/hashed").await;
     assert_eq!(edge.status("/hashed", &ben).await, 200);
     assert_eq!(edge.status("/hashed", &ann).await, 200);
 }
@@ -359,11 +367,17 @@ pub(crate) async fn only_those_get_in_whom_the_route_allows(rig: Rig) {
         any_is_enough: false,
         ..route
     };
+    let too_long = external("/yes", None).map(|external| ExternalAuth {
+        headers: BTreeMap::from([("x-asked-for".into(), "%REQ(:path)%".repeat(95).into())]),
+        ..external
+    });
     let signin = "https://login.example.com/?rd=%REQ(x-forwarded-proto)%:%%%REQ(:path)%";
     let asked = [
         ("near", all(any(near(), None, None))),
         ("users", all(any(None, users(), None))),
-        ("hashed", all(any(None, hashed(), None))),
+        ("hashed", all(any(None, hashed("edge"), None))),
+        ("theirs", all(any(None, hashed("evil"), None))),
+        ("too-long", all(any(None, None, too_long))),
         ("yes", all(any(None, None, external("/yes", None)))),
         ("no", all(any(None, None, external("/no", None)))),
         ("never", all(any(None, None, external("/never", None)))),
@@ -384,6 +398,7 @@ pub(crate) async fn only_those_get_in_whom_the_route_allows(rig: Rig) {
     let bad = [("authorization", &*bad)];
     let (near, far, barred) = (from("10.1.2.3"), from("192.0.2.1"), from("10.66.1.1"));
     let both = [near[0], ann[0]];
+    let long_path = format!("/too-long?{}", "a".repeat(2000));
     let cases: &[(&str, Headers<'_>, u16)] = &[
         ("/near", &near, 200),
         ("/near", &far, 403),
@@ -395,6 +410,8 @@ pub(crate) async fn only_those_get_in_whom_the_route_allows(rig: Rig) {
         ("/no", &[], 401),
         ("/never", &[], 503),
         ("/signin", &[], 302),
+        ("/too-long", &[], 200),
+        (&*long_path, &[], 503),
         ("/both", &near, 401),
         ("/both", &ann, 403),
         ("/both", &both, 200),

@@ -25,6 +25,9 @@ use crate::rig::{Rig, until};
 
 const HOST: &str = "mcp.test";
 
+/// Bytes of a stream of events that are nothing but line breaks.
+const FLOOD: usize = 1 << 20;
+
 const SERVICE: &str = "
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -181,13 +184,18 @@ impl Tools {
                 let long = "x".repeat(200_000);
                 format!(": {long}\n\nevent: endpoint\ndata: {address}\n\n")
             }
+            "flood" => "\n\n".repeat(FLOOD / 2),
             _ => format!(": hello\r\n\r\nevent: endpoint\r\ndata: {address}\r\n\r\n"),
+        };
+        let length = match query {
+            "bytes" => 1,
+            _ if first.len() > 100_000 => 100_000,
+            _ => 37,
         };
         let (pieces, body) = mpsc::channel::<Result<Frame<Bytes>, Infallible>>(1);
         tokio::spawn(async move {
-            let (a, b) = first.split_at(if first.len() > 100_000 { 100_000 } else { 37 });
-            for piece in [a, b] {
-                let piece = Bytes::from(piece.to_owned());
+            for piece in first.as_bytes().chunks(length) {
+                let piece = Bytes::copy_from_slice(piece);
                 if pieces.send(Ok(Frame::data(piece))).await.is_err() {
                     return;
                 }
@@ -394,6 +402,7 @@ pub(crate) async fn a_session_of_mcp_stays_with_the_endpoint_that_made_it(mut ri
         ("relative", "messages?sessionId=", true),
         ("cr", "/tools/messages?sessionId=", true),
         ("late", "/tools/messages?sessionId=", true),
+        ("bytes", "/tools/messages?sessionId=", true),
         // What is too long is passed on as it is, and so is what follows.
         ("long", "/messages?sessionId=", false),
     ] {
@@ -406,6 +415,17 @@ pub(crate) async fn a_session_of_mcp_stays_with_the_endpoint_that_made_it(mut ri
             "{how}: {endpoint}"
         );
     }
+    // Events without end keep no worker busy, however short they are: looking at all of them took minutes.
+    let mut flood = Events::open(address, "/tools/sse?flood").await;
+    let passed = timeout(Duration::from_secs(20), async {
+        let mut passed = 0;
+        while passed < FLOOD {
+            let frame = flood.body.frame().await.unwrap().unwrap();
+            passed += frame.into_data().map_or(0, |data| data.len());
+        }
+        passed
+    });
+    assert_eq!(passed.await.expect("all events pass in time"), FLOOD);
     // What goes between the filters is not seen by servers, whoever sent it, nor is what the address says beside the server's.
     let lie = [
         ("x-pilothouse-endpoint", "MTI3LjAuMC4xOjE="),

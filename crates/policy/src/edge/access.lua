@@ -38,9 +38,13 @@ local function known(handle, name, header)
   return ""
 end
 
--- Puts what is known of the request in place of %REQ(name)% and its like; %% is a percent sign.
+-- How long one text may become that requests have a part in, and all that a service is asked with.
+local LONGEST, TOGETHER = 65536, 262144
+
+-- Puts what is known of the request in place of %REQ(name)% and its like; %% is a percent sign. What would become too long is
+-- an error, before it is made.
 local function filled(handle, template)
-  local parts, at = {}, 1
+  local parts, at, length = {}, 1, #template
   while true do
     local sign = template:find("%", at, true)
     if sign == nil then break end
@@ -48,7 +52,10 @@ local function filled(handle, template)
     local name, header, after = template:match("^%%([%u_]+)%((.-)%)%%()", sign)
     if name == nil then name, after = template:match("^%%([%u_]*)%%()", sign) end
     if name == nil then name, after = "", sign + 1 end
-    parts[#parts + 1] = name == "" and "%" or known(handle, name, header)
+    local value = name == "" and "%" or known(handle, name, header)
+    length = length + #value
+    if length > LONGEST then error("a text about this request is too long", 0) end
+    parts[#parts + 1] = value
     at = after
   end
   parts[#parts + 1] = template:sub(at)
@@ -179,27 +186,43 @@ local function apr1(password, salt)
   return table.concat(shown)
 end
 
--- Passwords that were found to be right, by what they are hashed to here: a thousand times MD5 for each request is too much.
-local right, kept = {}, 0
+-- Passwords that a worker of the proxy hashes in a second for the users of one owner: each costs it some milliseconds, which
+-- whoever guesses would take from the owner's other users. Those of another owner have their own.
+local HASHED = 30
+-- How many right passwords are remembered of an owner, and how many owners.
+local REMEMBERED, OWNERS = 1000, 1000
 
--- Passwords of users that may be hashed in a second by a worker of the proxy: each costs it some milliseconds, which whoever
--- guesses would take from all others.
-local HASHED, second, hashed = 30, 0, 0
+-- What is known of owners: passwords that were found to be right, by what they are hashed to here, as a thousand times MD5 for
+-- each request is too much, and how many were hashed in the second.
+local owners, count = {}, 0
 
--- Whether a password is right; not known, and true behind it, where too many were hashed in this second.
-local function is_right(handle, password, known)
+local function record(owner)
+  -- Routes of before an update name none.
+  owner = owner or ""
+  local found = owners[owner]
+  if found == nil then
+    if count >= OWNERS then owners, count = {}, 0 end
+    found = {right = {}, kept = 0, second = 0, hashed = 0}
+    owners[owner], count = found, count + 1
+  end
+  return found
+end
+
+-- Whether a password is right; not known, and true behind it, where too many of the owner were hashed in this second.
+local function is_right(handle, password, known, owner)
   local salt, hash = known:match("^%$apr1%$([^$]+)%$(.+)$")
   if salt == nil then return "{SHA}" .. handle:base64Escape(sha1(password)) == known end
   if #password > 72 then return false end
+  local of = record(owner)
   local key = sha1(known .. password)
-  if right[key] then return true end
+  if of.right[key] then return true end
   local now = os.time()
-  if now ~= second then second, hashed = now, 0 end
-  if hashed >= HASHED then return false, true end
-  hashed = hashed + 1
+  if now ~= of.second then of.second, of.hashed = now, 0 end
+  if of.hashed >= HASHED then return false, true end
+  of.hashed = of.hashed + 1
   if apr1(password, salt) ~= hash then return false end
-  if kept >= 1000 then right, kept = {}, 0 end
-  right[key], kept = true, kept + 1
+  if of.kept >= REMEMBERED then of.right, of.kept = {}, 0 end
+  of.right[key], of.kept = true, of.kept + 1
   return true
 end
 
@@ -210,13 +233,13 @@ local function hash_of(users, name)
 end
 
 -- Whether a request has the name and password of a user; not known, and true behind it, where that cannot be said now.
-local function is_user(handle, users)
+local function is_user(handle, users, owner)
   local scheme, credentials = (handle:headers():get("authorization") or ""):match("^(%a+) +(%S+)$")
   if scheme == nil or scheme:lower() ~= "basic" or #credentials > 4096 then return false end
   local name, password = decoded(credentials):match("^([^:]*):(.*)$")
   local known = name and hash_of(users, name)
   if known == nil then return false end
-  return is_right(handle, password, known)
+  return is_right(handle, password, known, owner)
 end
 
 -- Whether the filter before this one found that the client has one of the wanted addresses.
@@ -247,8 +270,11 @@ local function question(handle, asked)
   local client = address(handle)
   headers["x-real-ip"] = client
   headers["x-forwarded-for"] = client
+  local length = 0
   for name, value in pairs(asked["headers"] or {}) do
     headers[name] = filled(handle, value)
+    length = length + #headers[name]
+    if length > TOGETHER then error("the texts about this request are too long", 0) end
   end
   headers[":method"] = asked["method"] or method
   headers[":path"] = filled(handle, asked["path"])
@@ -297,7 +323,7 @@ local function check_any(handle, asked)
   if asked["addresses"] and is_near(handle) then return nil end
   local users = asked["users"]
   local known, busy = false, false
-  if users ~= nil then known, busy = is_user(handle, users) end
+  if users ~= nil then known, busy = is_user(handle, users, asked["owner"]) end
   if known then return nil end
   local external = asked["external"]
   if external ~= nil then return refusal(handle, external) end
@@ -309,7 +335,7 @@ local function check(handle, asked)
   if asked["any"] then return check_any(handle, asked) end
   local users, external = asked["users"], asked["external"]
   if users ~= nil then
-    local known, busy = is_user(handle, users)
+    local known, busy = is_user(handle, users, asked["owner"])
     if not known then return login(asked, busy) end
   end
   if external ~= nil then return refusal(handle, external) end

@@ -51,6 +51,7 @@ pub(super) fn add(
         // Envoy's filter tells clients no realm but the URL.
         if any_is_enough || users.need_script() || !users.realm.is_empty() {
             script.push(("users", string(&hidden(users, all(users)))));
+            script.push(("owner", string(&users.asker.name.namespace)));
             script.push((
                 "realm",
                 string(&line(&users.realm).replace(['"', '\\'], "'")),

@@ -9,8 +9,9 @@ local SPACE = "pilothouse.mcp"
 local ENDPOINT = "x-pilothouse-endpoint"
 local PARAMETER = "pilothouse-endpoint"
 local SESSION = "mcp-session-id"
--- The longest event that is looked at, and how much of a stream is.
+-- The longest event that is held back, the shortest that may name an address, and how much of a stream is looked at.
 local LONGEST = 8192
+local SHORTEST = #"event:endpoint\n"
 local LOOKED_AT = 65536
 
 -- A path without the parameter, and its value.
@@ -77,30 +78,50 @@ local function rewritten(event, asked, token)
   return lines:sub(2), true
 end
 
--- Where the first event of a text ends; nil where it does not.
-local function ending(text)
-  local _, a = text:find("\n\r?\n")
-  local _, b = text:find("\r\r", 1, true)
-  if a ~= nil and b ~= nil then return math.min(a, b) end
-  return a or b
+-- Where the first event ends that has not ended before a place in a text; nil where none does.
+local function ending(text, from)
+  local at = text:find("[\r\n]", from)
+  while at ~= nil do
+    local a, b, c = text:byte(at, at + 2)
+    if a == b then return at + 1 end
+    if a == 10 and b == 13 and c == 10 then return at + 2 end
+    at = text:find("[\r\n]", at + 1)
+  end
+  return nil
 end
 
+-- The first event of a text that names the address: where it begins and ends, and how clients are told it. Otherwise where the
+-- event begins that has not ended. Nothing ends before `from`.
+local function search(text, from, asked, token)
+  local start, last = 1, ending(text, from)
+  while last ~= nil do
+    if last - start >= SHORTEST then
+      local event, found = rewritten(text:sub(start, last), asked, token)
+      if found then return start, last, event end
+    end
+    start, last = last + 1, ending(text, last + 1)
+  end
+  return start
+end
+
+-- Each byte is looked at once, however the stream is cut into chunks: of what is held back only the end again.
 local function follow(handle, asked, token)
   local held, seen = "", 0
   for chunk in handle:bodyChunks() do
     local length = chunk:length()
-    if length > 0 then held = held .. chunk:getBytes(0, length) end
-    local out, found = "", false
-    while not found do
-      local last = ending(held)
-      if last == nil then break end
-      local event
-      event, found = rewritten(held:sub(1, last), asked, token)
-      out, held, seen = out .. event, held:sub(last + 1), seen + last
+    local looked = math.min(length, LOOKED_AT - seen)
+    seen = seen + looked
+    local text = looked > 0 and held .. chunk:getBytes(0, looked) or held
+    local start, last, event = search(text, math.max(1, #held - 1), asked, token)
+    held = text:sub((last or start - 1) + 1)
+    local out = text:sub(1, start - 1) .. (event or "")
+    local is_enough = event ~= nil or seen >= LOOKED_AT or #held > LONGEST
+    if is_enough then
+      local rest = looked < length and chunk:getBytes(looked, length - looked) or ""
+      chunk:setBytes(out .. held .. rest)
+      return
     end
-    local is_enough = found or seen > LOOKED_AT or #held > LONGEST
-    chunk:setBytes(is_enough and out .. held or out)
-    if is_enough then return end
+    chunk:setBytes(out)
   end
 end
 

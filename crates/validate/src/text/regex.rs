@@ -98,12 +98,11 @@ pub fn substitution(pattern: &str, text: &str) -> Check {
 /// The most bytes that a path has after a text took the place of all that an expression matches.
 pub fn rewritten_size(pattern: &str, text: &str) -> usize {
     let (is_choice, least) = parse::read(pattern).map_or((true, 0), |e| (e.is_choice, e.least));
-    let matches = match is_choice || !matches_once(pattern) {
-        true => {
-            let least = usize::try_from(least).unwrap_or(usize::MAX).max(1);
-            STATED_BYTES / least + 1
-        }
-        false => 1,
+    let matches = if !is_choice && matches_once(pattern) {
+        1
+    } else {
+        let least = usize::try_from(least).unwrap_or(usize::MAX);
+        STATED_BYTES / least.max(1) + 1
     };
     // All matches together are not longer than the path.
     let references = references(text).saturating_mul(STATED_BYTES);
@@ -113,7 +112,7 @@ pub fn rewritten_size(pattern: &str, text: &str) -> usize {
         .saturating_add(STATED_BYTES)
 }
 
-/// How often a text refers to what an expression matched: `\\0` to `\\9`. A backslash is doubled.
+/// How often a text refers to what an expression matched: `\0` to `\9`. A backslash is doubled.
 fn references(text: &str) -> usize {
     let mut bytes = text.bytes();
     let mut count = 0;

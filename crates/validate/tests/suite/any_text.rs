@@ -70,6 +70,8 @@ fn no_text_makes_a_check_panic() {
         let _ = text::plugin_url(&input);
         let _ = text::jwks_uri(&input);
         let _ = text::header_value(&input);
+        let _ = text::expansion(&input);
+        let _ = text::substitution(&input, &input);
         let _ = text::wildcard_domain(&input);
         let _ = text::host_of_gateway_route(true, &input);
         let _ = text::namespaced_host(&input, false, false);

@@ -1,4 +1,4 @@
-//! What Envoy would refuse is refused at the object, with the field: one row for each kind of value, beside one that is fine.
+//! What Envoy would refuse, or one request would make too much of, is refused at the object, with the field: one row for each kind of value, beside one that is fine.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
@@ -99,7 +99,10 @@ fn route() -> Table {
             (
                 "http|0|route|0|headers|request|add",
                 json!({ "x-a": "b" }),
-                vec![json!({ "x-a": "%B%" })],
+                vec![
+                    json!({ "x-a": "%B%" }),
+                    json!({ "x-a": "%REQ(x)%".repeat(20) }),
+                ],
             ),
             ("http|0|rewrite|uri", json!("/v2"), line()),
             (
@@ -113,6 +116,9 @@ fn route() -> Table {
                 vec![
                     json!({ "match": "a", "rewrite": "b\n" }),
                     json!({ "match": "\\x{100}", "rewrite": "b" }),
+                    json!({ "match": "^a", "rewrite": "\\0".repeat(17) }),
+                    json!({ "match": "^a", "rewrite": "b".repeat(2049) }),
+                    json!({ "match": "a", "rewrite": "b".repeat(1000) }),
                 ],
             ),
             (
