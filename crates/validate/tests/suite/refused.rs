@@ -1,4 +1,5 @@
-//! What Envoy would refuse, or one request would make too much of, is refused at the object, with the field: one row for each kind of value, beside one that is fine.
+//! What Envoy would refuse, or one request would make too much of, is refused at the object, with the field: one row for each
+//! kind of value, beside one that is fine.
 
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
