@@ -60,10 +60,8 @@ static COMMANDS: LazyLock<BTreeMap<&str, Command>> = LazyLock::new(|| {
                 Expression, Header, Key, Metadata, None, Optional, Path, Points, State, Status,
                 Text,
             };
-            let (of, is_long) = match of.strip_suffix(" long") {
-                Some(of) => (of, true),
-                None => (of, false),
-            };
+            let of_stated = of.strip_suffix(" long");
+            let (of, is_long) = (of_stated.unwrap_or(of), of_stated.is_some());
             let (arguments, may_be_cut) = match of {
                 "optional" => (Optional, false),
                 "text" => (Text, false),
