@@ -10,6 +10,7 @@
 
 mod chains;
 mod check;
+mod discovery;
 mod domains;
 mod fault;
 mod table;

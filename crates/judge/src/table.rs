@@ -117,6 +117,8 @@ pub(crate) enum Whole {
     NamedPeers,
     /// Where a listener listens.
     ListensAtIp,
+    /// How a cluster finds its endpoints, and what it holds beside that.
+    Discovery,
 }
 
 impl Message {

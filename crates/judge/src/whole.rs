@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::check::shown;
+use crate::discovery;
 use crate::fault::Fault;
 use crate::table::Whole;
 use crate::wire::{Fields, Value};
@@ -23,11 +24,12 @@ pub(crate) fn check(check: Whole, message: &[u8]) -> Result<(), Fault> {
         Whole::Rewrites => rewrites(message),
         Whole::NamedPeers => named_peers(message),
         Whole::ListensAtIp => listens_at_ip(message),
+        Whole::Discovery => discovery::check(message),
     }
 }
 
 /// The last value of a field that is written as a message or text.
-fn bytes_of(message: &[u8], number: u32) -> Option<&[u8]> {
+pub(crate) fn bytes_of(message: &[u8], number: u32) -> Option<&[u8]> {
     let fields = Fields::of(message).filter_map(Result::ok);
     let found = fields.filter_map(|field| match field {
         (at, Value::Bytes(bytes)) if at == number => Some(bytes),

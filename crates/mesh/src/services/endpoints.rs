@@ -71,11 +71,18 @@ fn of_entries(cx: &Cx<'_, Snapshot>, service: &ServiceKey) -> Vec<Arc<[Endpoint]
     entries.sort_by(|a, b| a.cmp_age(b));
     let mut lists = Vec::new();
     let mut ports = BTreeSet::new();
+    // Of entries that make one service, the oldest says how its cluster finds endpoints.
+    let mut has_one = None;
     for entry in entries {
-        let first_only = resolution(&entry.spec) == Resolution::DnsRoundRobin;
-        let name = entry.meta.name.clone();
+        let services = cx.query(&EntryServices(entry.meta.name.clone()));
+        let addresses = services.iter().filter(|s| s.host == *host).count();
+        if addresses == 0 {
+            continue;
+        }
+        let is_robin = resolution(&entry.spec) == Resolution::DnsRoundRobin;
+        let first_only = *has_one.get_or_insert(is_robin) || is_robin;
         let own = cx.query(&EntryEndpoints {
-            entry: name.clone(),
+            entry: entry.meta.name.clone(),
             host: host.clone(),
         });
         let mut endpoints = own.endpoints.clone();
@@ -83,8 +90,7 @@ fn of_entries(cx: &Cx<'_, Snapshot>, service: &ServiceKey) -> Vec<Arc<[Endpoint]
             machine::without_local(&mut endpoints);
         }
         // Each address of the entry is a service of its own, and each brings the endpoints.
-        let services = cx.query(&EntryServices(name));
-        for _ in services.iter().filter(|s| s.host == *host) {
+        for _ in 0..addresses {
             // One address is all that such a cluster may have.
             let list = match first_only {
                 true => {

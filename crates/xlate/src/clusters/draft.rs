@@ -63,6 +63,11 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Has endpoints found in another way.
+    pub(super) fn find_by(&mut self, discovery: DiscoveryType) {
+        self.cluster.cluster_discovery_type = Some(ClusterDiscoveryType::Type(discovery as i32));
+    }
+
     pub(super) fn discovery(&self) -> Option<DiscoveryType> {
         match self.cluster.cluster_discovery_type {
             Some(ClusterDiscoveryType::Type(ty)) => DiscoveryType::try_from(ty).ok(),

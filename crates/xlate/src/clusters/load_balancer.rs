@@ -12,8 +12,8 @@ use proto_envoy::envoy::config::cluster::v3::cluster::common_lb_config::{
     LocalityConfigSpecifier, LocalityWeightedLbConfig, ZoneAwareLbConfig,
 };
 use proto_envoy::envoy::config::cluster::v3::cluster::{
-    ClusterDiscoveryType, DiscoveryType, LbConfig, LbPolicy, LeastRequestLbConfig, MaglevLbConfig,
-    RingHashLbConfig, RoundRobinLbConfig, SlowStartConfig,
+    DiscoveryType, LbConfig, LbPolicy, LeastRequestLbConfig, MaglevLbConfig, RingHashLbConfig,
+    RoundRobinLbConfig, SlowStartConfig,
 };
 use proto_envoy::envoy::config::cluster::v3::{
     Cluster, LoadBalancingPolicy, load_balancing_policy,
@@ -93,9 +93,8 @@ pub(super) fn apply(
             }
         }
         SimpleLb::Passthrough => {
-            let original = DiscoveryType::OriginalDst as i32;
             draft.cluster.lb_policy = LbPolicy::ClusterProvided as i32;
-            draft.cluster.cluster_discovery_type = Some(ClusterDiscoveryType::Type(original));
+            draft.find_by(DiscoveryType::OriginalDst);
             draft.groups = None;
         }
         SimpleLb::Unspecified | SimpleLb::LeastConn | SimpleLb::LeastRequest => {

@@ -36,6 +36,7 @@ use super::draft::Draft;
 use super::metadata::{self, text, truth};
 use super::{ServiceKeyed, encode, load_balancer, metadata_exchange, tls, traffic_policy};
 use crate::load_assignment::EndpointClient;
+use crate::load_assignment::groups::Group;
 use crate::load_assignment::select::{
     By, Known, PERSISTENT_SESSION, Selection, has_label, only_mutual_tls,
 };
@@ -336,6 +337,10 @@ impl<'a> Builder<'a> {
                 if groups.is_empty() {
                     return None;
                 }
+                if ty == DiscoveryType::LogicalDns && !is_one(&groups) {
+                    // Envoy refuses such a cluster with more or fewer endpoints than one.
+                    draft.find_by(DiscoveryType::StrictDns);
+                }
                 draft.groups = Some(groups);
                 self.apply_dns(&mut draft);
             }
@@ -403,13 +408,14 @@ impl<'a> Builder<'a> {
 
     #[expect(deprecated, reason = "what Istio's proxies of all versions understand")]
     fn apply_dns(&self, draft: &mut Draft<'_>) {
+        let is_logical = draft.discovery() == Some(DiscoveryType::LogicalDns);
         let cluster = &mut draft.cluster;
-        let family =
-            if self.service.race_first_connect && self.service.resolution == Resolution::Dns {
-                DnsLookupFamily::All
-            } else {
-                lookup_family(self.settings, self.key.client.families)
-            };
+        let races = self.service.race_first_connect && self.service.resolution == Resolution::Dns;
+        // Without one host for all addresses nothing races, and addresses of a family that the client lacks are of no use.
+        let family = match races && is_logical {
+            true => DnsLookupFamily::All,
+            false => lookup_family(self.settings, self.key.client.families),
+        };
         cluster.dns_lookup_family = family as i32;
         cluster.dns_jitter = Some(DNS_JITTER);
         cluster.dns_refresh_rate = self.settings.mesh.dns_refresh_rate.map(|d| d.0);
@@ -502,6 +508,11 @@ impl<'a> Builder<'a> {
         }
         Some(self.accepts)
     }
+}
+
+/// Whether the groups hold a single endpoint.
+fn is_one(groups: &[Group<'_>]) -> bool {
+    matches!(groups, [group] if group.members.len() == 1)
 }
 
 /// Sessions may stick to endpoints that are shutting down.

@@ -117,7 +117,10 @@ fn beside(
         return None;
     }
     let shared = numbers(shared);
-    if own.resolution == Resolution::DnsRoundRobin {
+    if [&own, &of_first]
+        .iter()
+        .any(|of| of.resolution == Resolution::DnsRoundRobin)
+    {
         let why = format!(
             "the endpoints for the ports {shared} of {host} are left out: {first} has the host, {decided}, and there is one \
              endpoint with the resolution DNS_ROUND_ROBIN"

@@ -111,6 +111,74 @@ fn made_again(before: &ResourceSet, after: &ResourceSet) -> Vec<String> {
         .collect()
 }
 
+/// A ServiceEntry for `api.example.com` whose endpoints are names.
+fn names(name: &str, more: &str, addresses: &[&str]) -> String {
+    let endpoints: Vec<String> = addresses
+        .iter()
+        .map(|address| format!("{{address: {address}}}"))
+        .collect();
+    format!(
+        "---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: {name}, namespace: shop{more}
+  hosts: [api.example.com]
+  ports: [{{number: 80, name: http, protocol: HTTP}}]
+  location: MESH_EXTERNAL
+  endpoints: [{}]
+",
+        endpoints.join(", ")
+    )
+}
+
+/// Envoy refuses a cluster with LOGICAL_DNS that has not exactly one endpoint.
+#[test]
+fn a_cluster_of_one_name_has_one_endpoint() {
+    /// The type of the cluster, the families of addresses, and the endpoints.
+    type Found = (&'static str, &'static str, &'static [&'static str]);
+    const A: &str = "a.example.com";
+    const B: &str = "b.example.com";
+    const LOGICAL: &str = "LOGICAL_DNS";
+    const STRICT: &str = "STRICT_DNS";
+    const DNS: &str = "}\nspec:\n  resolution: DNS";
+    const ROBIN: &str = "}\nspec:\n  resolution: DNS_ROUND_ROBIN";
+    const RACE: &str = ", annotations: {istio.io/connect-strategy: RACE_FIRST_TCP_CONNECT}}\nspec:\n  resolution: DNS";
+    const HIDDEN: &str = "}\nspec:\n  exportTo: [other]\n  resolution: DNS";
+    let of = |first: (&str, &[&str]), second: Option<&str>| {
+        let second = second.map(|more| names("b", more, &[B]));
+        names("a", first.0, first.1) + &second.unwrap_or_default()
+    };
+    let cases: [(String, Found); 8] = [
+        (of((RACE, &[A]), None), (LOGICAL, "ALL", &[A])),
+        (of((RACE, &[A, B]), None), (STRICT, "V4_ONLY", &[A, B])),
+        (of((ROBIN, &[A]), None), (LOGICAL, "V4_ONLY", &[A])),
+        (of((DNS, &[A, B]), None), (STRICT, "V4_ONLY", &[A, B])),
+        // The oldest decides for all.
+        (of((ROBIN, &[A]), Some(DNS)), (LOGICAL, "V4_ONLY", &[A])),
+        (of((DNS, &[A]), Some(ROBIN)), (STRICT, "V4_ONLY", &[A])),
+        (of((RACE, &[A]), Some(DNS)), (STRICT, "V4_ONLY", &[A, B])),
+        // Who does not see the oldest has the service of the other, and the endpoints of both.
+        (of((HIDDEN, &[A]), Some(RACE)), (STRICT, "V4_ONLY", &[A, B])),
+    ];
+    for (yaml, (ty, family, addresses)) in cases {
+        let world = World::of(&yaml);
+        let set = world.set(&proxy(&world, "shop"), TypeUrl::Cluster);
+        let cluster = set.get("outbound|80||api.example.com").unwrap();
+        let cluster = testkit::decode(TypeUrl::Cluster.as_str(), &cluster.body);
+        let localities = cluster["load_assignment"]["endpoints"].as_array().unwrap();
+        let endpoints = localities
+            .iter()
+            .flat_map(|locality| locality["lb_endpoints"].as_array().unwrap());
+        let found: Vec<&str> = endpoints
+            .map(|one| &one["endpoint"]["address"]["socket_address"]["address"])
+            .map(|address| address.as_str().unwrap())
+            .collect();
+        assert_eq!(cluster["type"], ty, "{yaml}");
+        assert_eq!(cluster["dns_lookup_family"], family, "{yaml}");
+        assert_eq!(found, addresses, "{yaml}");
+    }
+}
+
 #[test]
 fn one_endpoint_makes_one_assignment_again_and_no_cluster() {
     let mut world = shop();

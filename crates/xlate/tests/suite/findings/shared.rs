@@ -288,13 +288,19 @@ spec: {{hosts: [api.partner.example], ports: [{{number: {port}, name: tls, proto
         )
     );
     let robin = "resolution: DNS_ROUND_ROBIN";
-    assert_eq!(
-        of_mesh(&[entry("a", 443, robin), entry("b", 443, robin)].concat()),
-        told(
-            "the endpoints for the ports 443 of api.partner.example are left out: ServiceEntry bank/a has the host, comes first by \
-             name, and there is one endpoint with the resolution DNS_ROUND_ROBIN"
-        )
-    );
+    for (of_a, of_b) in [
+        (robin, robin),
+        (robin, "resolution: DNS"),
+        ("resolution: DNS", robin),
+    ] {
+        assert_eq!(
+            of_mesh(&[entry("a", 443, of_a), entry("b", 443, of_b)].concat()),
+            told(
+                "the endpoints for the ports 443 of api.partner.example are left out: ServiceEntry bank/a has the host, comes first by \
+                 name, and there is one endpoint with the resolution DNS_ROUND_ROBIN"
+            )
+        );
+    }
 }
 
 #[test]
