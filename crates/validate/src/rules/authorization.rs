@@ -118,6 +118,25 @@ fn custom(rule: &Rule, at: &At<'_>, report: &mut Report) {
     }
 }
 
+/// Names of peers with the scheme of their URI. It is put before what a rule states, so such a name is nobody's.
+fn without_scheme(values: &[String], at: &At<'_>, report: &mut Report) {
+    const SCHEME: &str = "spiffe://";
+    for (at, value) in at.each(values) {
+        let Some((scheme, name)) = value.split_at_checked(SCHEME.len()) else {
+            continue;
+        };
+        if scheme.eq_ignore_ascii_case(SCHEME) {
+            let message = format!("{value:?} matches nobody: names stand without `{SCHEME}` here");
+            report.warning(&at, message);
+            let name = match name {
+                "" => "cluster.local/ns/NAMESPACE/sa/ACCOUNT",
+                name => name,
+            };
+            report.help(format!("write {name:?}"));
+        }
+    }
+}
+
 /// Whether TCP has something of the source.
 fn source(source: &Source, at: &At<'_>, report: &mut Report) -> bool {
     type Values<'a> = (&'a str, &'a [String], fn(&[String]) -> Check);
@@ -158,6 +177,9 @@ fn source(source: &Source, at: &At<'_>, report: &mut Report) -> bool {
     ];
     for (field, values, fault) in of_tcp.iter().chain(&of_http) {
         report.check(&at.field(field), fault(values));
+    }
+    for (field, values, _) in &of_tcp[..2] {
+        without_scheme(values, &at.field(field), report);
     }
     let set = |values: &Values<'_>| !values.1.is_empty();
     if of_tcp[..4].iter().any(set) && of_tcp[8..].iter().any(set) {
@@ -206,6 +228,9 @@ fn condition(condition: &Condition, at: &At<'_>, report: &mut Report) {
     ];
     let mut told = false;
     for (field, values) in lists {
+        if ["source.principal", "source.trustDomain"].contains(&condition.key.as_str()) {
+            without_scheme(values, &at.field(field), report);
+        }
         if let Err(fault) = attribute(&condition.key, values) {
             // A bad key is told once.
             let of_key = attribute(&condition.key, &[]).is_err();

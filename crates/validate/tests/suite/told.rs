@@ -211,6 +211,28 @@ const CASES: &[(&str, &str, &str, &[&str])] = &[
             "! spec.retryConstraint.budget.interval: must be from 1s to 1h",
         ],
     ),
+    (
+        "security.istio.io/v1",
+        "AuthorizationPolicy",
+        "spec: {rules: [{from: [\
+             {source: {principals: ['spiffe://cluster.local/ns/a/sa/b', cluster.local/ns/a/sa/b, '*/ns/a/sa/b'], notPrincipals: ['SPIFFE://*']}}, \
+             {source: {requestPrincipals: ['spiffe://a/b']}}, \
+             {source: {serviceAccounts: ['spiffe://cluster.local/ns/a/sa/b']}}, \
+             {source: {serviceAccounts: [cluster.local/ns/a/sa/b]}}], \
+             when: [{key: source.principal, values: ['spiffe://'], notValues: [ä]}, \
+             {key: source.trustDomain, values: ['spiffe://a']}, {key: source.namespace, values: ['spiffe://a']}]}]}",
+        &[
+            "~ spec.rules[0].from[0].source.principals[0]: \"spiffe://cluster.local/ns/a/sa/b\" matches nobody: names stand without \
+             `spiffe://` here (write \"cluster.local/ns/a/sa/b\")",
+            "~ spec.rules[0].from[0].source.notPrincipals[0]: \"SPIFFE://*\" matches nobody: names stand without `spiffe://` here \
+             (write \"*\")",
+            "! spec.rules[0].from[2].source.serviceAccounts: \"spiffe://cluster.local/ns/a/sa/b\" is neither NAME nor NAMESPACE/NAME",
+            "! spec.rules[0].from[3].source.serviceAccounts: \"cluster.local/ns/a/sa/b\" is neither NAME nor NAMESPACE/NAME",
+            "~ spec.rules[0].when[0].values[0]: \"spiffe://\" matches nobody: names stand without `spiffe://` here (write \
+             \"cluster.local/ns/NAMESPACE/sa/ACCOUNT\")",
+            "~ spec.rules[0].when[1].values[0]: \"spiffe://a\" matches nobody: names stand without `spiffe://` here (write \"a\")",
+        ],
+    ),
 ];
 
 #[test]
