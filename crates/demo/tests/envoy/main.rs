@@ -23,6 +23,7 @@ mod ingress;
 mod judge;
 mod knative;
 mod load;
+mod loops;
 mod mcp;
 mod mutual;
 mod one_ingress;
@@ -65,6 +66,7 @@ with_each_envoy! {
     judge::what_envoy_would_refuse_costs_nobody_else,
     load::edits_under_load_lose_no_request,
     load::a_route_to_a_service_that_comes_and_goes_with_it_loses_no_request,
+    loops::what_leads_back_to_the_gateway_does_not_go_round,
     accept::what_is_generated_for_recorded_scenarios_is_taken,
     tenants::hostile_objects_cost_nobody_else,
     verdicts::tables_of_verdicts_are_those_of_envoys,
