@@ -210,6 +210,7 @@ const GRAPH: &[(&str, &[&str])] = &[
             "xds",
             "descriptors",
             "mesh",
+            "migrate",
             "policy",
             "xlate",
             "ads",

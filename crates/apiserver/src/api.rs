@@ -26,6 +26,7 @@ use std::time::Instant;
 
 use http::{HeaderValue, StatusCode, header};
 use model::object::ObjectKey;
+use model::{AnyObject, Diagnostic};
 use tokio::sync::{Semaphore, watch as watch_channel};
 
 use crate::access::service_accounts::ServiceAccounts;
@@ -69,6 +70,7 @@ pub struct Api {
     webhooks: Webhooks,
     tasks: tokio_util::task::TaskTracker,
     elsewhere: OnceLock<Elsewhere>,
+    further: OnceLock<Further>,
     service_accounts: OnceLock<ServiceAccounts>,
     /// Watches of each user, and of all.
     watches: OnceLock<Shares<Arc<str>>>,
@@ -78,6 +80,9 @@ pub struct Api {
 
 /// The source, if any, whose object is used in place of the store's.
 type Elsewhere = Box<dyn Fn(&ObjectKey) -> Option<String> + Send + Sync>;
+
+/// What is wrong with an object whose kind's rules have nothing against it.
+type Further = Box<dyn Fn(&AnyObject) -> Vec<Diagnostic> + Send + Sync>;
 
 impl Api {
     /// An API over an open store. Kinds that the store's CustomResourceDefinitions describe are served at once.
@@ -106,6 +111,7 @@ impl Api {
             webhooks: Webhooks::new(),
             tasks: tokio_util::task::TaskTracker::new(),
             elsewhere: OnceLock::new(),
+            further: OnceLock::new(),
             service_accounts: OnceLock::new(),
             watches: OnceLock::new(),
             granted: watch_channel::Sender::new(()),
@@ -204,6 +210,15 @@ impl Api {
     ) {
         // What was set first stays; there is one server around an API.
         let _ = self.elsewhere.set(Box::new(find));
+    }
+
+    /// Objects that the rules of their kinds let through are judged by these as well; to be called before anything is served.
+    pub fn set_further_rules(
+        &self,
+        judge: impl Fn(&AnyObject) -> Vec<Diagnostic> + Send + Sync + 'static,
+    ) {
+        // What was set first stays; there is one server around an API.
+        let _ = self.further.set(Box::new(judge));
     }
 
     /// Answers a request.

@@ -12,9 +12,13 @@ use crate::{Wanted, World};
 pub const KINDS: [Kind; 3] = [Kind::Ingress, Kind::IngressClass, Kind::ReferenceGrant];
 
 /// What a server says of the annotations of Ingresses that are ingress-nginx's, and of those of their paths that it closes. What
-/// depends on other objects is left out.
-pub fn findings(objects: Vec<AnyObject>) -> Vec<Diagnostic> {
-    let world = World::load(objects, &Wanted::default());
+/// depends on other objects is left out. `classes` are those whose Ingresses are looked at; where empty, those of ingress-nginx.
+pub fn findings(objects: Vec<AnyObject>, classes: &[String]) -> Vec<Diagnostic> {
+    let wanted = Wanted {
+        classes: classes.to_vec(),
+        ..Wanted::default()
+    };
+    let world = World::load(objects, &wanted);
     let notes = world.ingresses.iter().map(|ingress| {
         let stated = &ingress.meta.annotations;
         let read = annotations::read(stated, Dialect::Nginx, &world.defaults);

@@ -13,7 +13,6 @@ pub(crate) mod gateway;
 pub(crate) mod ingress;
 pub(crate) mod inject;
 mod input;
-mod judged;
 pub(crate) mod kubeconfig;
 pub(crate) mod ledger;
 mod local;

@@ -19,12 +19,13 @@ use apiserver::pki::{Files, Given, server_names};
 use apiserver::store::{Keep, Store};
 use clap::Args;
 use model::Owner;
+use model::settings::Features;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Cidrs, address, cidrs, duration};
 use crate::shadows::Shadows;
-use crate::{watched, welcome};
+use crate::{judged, watched, welcome};
 pub use oidc::OidcOptions;
 
 /// Precedence of the store: folders win over it.
@@ -242,7 +243,7 @@ pub async fn start(
     asked: Asked,
     options: &ApiOptions,
     namespace: &str,
-    shadows: &Arc<Shadows>,
+    (shadows, features): (&Arc<Shadows>, Arc<Features>),
     stop: &CancellationToken,
 ) -> anyhow::Result<(Owner, Arc<Api>)> {
     let Asked {
@@ -296,6 +297,7 @@ pub async fn start(
         let other = shadows.instead_of(&own, key)?;
         Some(other.to_string())
     });
+    api.set_further_rules(move |object| judged::of_one(&features, object));
     let local = apiserver::http::serve_local(data, api.clone(), stop.clone());
     local.with_context(|| format!("cannot make the socket in {}", data.display()))?;
     let address = listener.local_addr()?;

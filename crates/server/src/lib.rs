@@ -20,6 +20,7 @@ pub mod findings;
 mod health;
 pub mod http;
 pub mod issuing;
+pub mod judged;
 pub mod levels;
 pub mod metrics;
 pub mod own;

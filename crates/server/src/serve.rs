@@ -91,6 +91,7 @@ pub async fn serve_until(
     let cluster = connect(&options).await?;
     let (warm, keeper) = Warm::open(&options, &first.settings, &metrics);
     let (warm, tasks) = (Arc::new(warm), TaskTracker::new());
+    let features = first.settings.features.clone();
     let core = Core::start(&options, first.settings, &metrics, &tasks, &stop)?;
     let (derive, registration) = (core.derive.clone(), core.registration.clone());
     let remotes = watch::Sender::new(crate::remotes::Settled::default());
@@ -111,6 +112,7 @@ pub async fn serve_until(
             derive: &derive,
             metrics: &metrics,
             shadows: &core.shadows,
+            features,
             stop: &stop,
             fault: &pages.fault,
             cluster,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use model::Severity;
+use model::{Diagnostic, Severity};
 use model::parse::{
     Path as FieldPath, Remark, Step, Validation, code, from_json, from_json_judged,
 };
@@ -14,7 +14,7 @@ use validate::schema::{Schema, reason};
 use validate::text::is_label_value;
 
 use super::sent::{Duplicates, validate_fields};
-use super::{Call, defaults};
+use super::{Call, Further, defaults};
 use crate::names::{
     LABEL_VALUE, QUALIFIED, is_qualified_name, label_fault, path_fault, service_fault,
     subdomain_fault,
@@ -69,6 +69,7 @@ pub(super) fn check(
     call: &Call<'_>,
     object: &Value,
     old: Option<&Value>,
+    further: Option<&Further>,
     warnings: &mut Vec<String>,
 ) -> Result<(), Failure> {
     let resource = &call.resource;
@@ -82,7 +83,12 @@ pub(super) fn check(
     if causes.is_empty() && resource.model.is_some() {
         // Rules must not keep an object from reporting its state or from going, should they be newer than it.
         let judged = !call.status_only && !is_terminating(object);
-        causes.extend(meaning(object, judged, warnings));
+        let further = further.filter(|_| judged);
+        let mut found = aside(|| meaning(object, judged, further));
+        if let Some(old) = old.filter(|_| has_errors(&found)) {
+            ratchet(&mut found, &aside(|| meaning(old, judged, further)));
+        }
+        causes.extend(told(found, warnings));
     }
     if (&*resource.group, &*resource.kind) == ("", "Endpoints") {
         warnings.push(format!(
@@ -155,7 +161,7 @@ fn value_at<'v>(path: &FieldPath, object: &'v Value) -> Option<&'v Value> {
 }
 
 /// What reading the object for generation finds and, where it is to be judged, what all rules say about it.
-fn meaning(object: &Value, judged: bool, warnings: &mut Vec<String>) -> Vec<Cause> {
+fn meaning(object: &Value, judged: bool, further: Option<&Further>) -> Vec<Diagnostic> {
     let mut bare = object.clone();
     // Nothing in it means anything to generation, and it is long.
     crate::object::meta_mut(&mut bare).remove("managedFields");
@@ -163,10 +169,36 @@ fn meaning(object: &Value, judged: bool, warnings: &mut Vec<String>) -> Vec<Caus
         true => from_json_judged(bare, &FROM, Validation::Strict, &Rules),
         false => from_json(bare, &FROM, Validation::Warn),
     };
+    let sound = parsed.objects().next().cloned();
+    let mut found = parsed.diagnostics;
+    // Fields that are not known were reported already.
+    found.retain(|d| d.code != code::UNKNOWN_FIELD);
+    if let (Some(judge), Some(object)) = (further.filter(|_| !has_errors(&found)), &sound) {
+        found.extend(judge(object));
+    }
+    found
+}
+
+fn has_errors(found: &[Diagnostic]) -> bool {
+    found.iter().any(|d| d.severity == Severity::Error)
+}
+
+/// What was wrong before and is left as it was refuses no change of something else: rules may be newer than the object.
+fn ratchet(found: &mut [Diagnostic], stood: &[Diagnostic]) {
+    for error in found.iter_mut().filter(|d| d.severity == Severity::Error) {
+        let same = |d: &Diagnostic| {
+            (d.code, &d.path, &d.message) == (error.code, &error.path, &error.message)
+        };
+        if stood.iter().any(same) {
+            error.severity = Severity::Warning;
+        }
+    }
+}
+
+/// Errors as causes of a refusal, and warnings as headers.
+fn told(found: Vec<Diagnostic>, warnings: &mut Vec<String>) -> Vec<Cause> {
     let mut causes = Vec::new();
-    // Fields that are not known were told already.
-    let found = parsed.diagnostics.into_iter();
-    for diagnostic in found.filter(|d| d.code != code::UNKNOWN_FIELD) {
+    for diagnostic in found {
         let field = diagnostic.path.to_string();
         let said = match &diagnostic.help {
             Some(help) => format!("{}; {help}", diagnostic.message),

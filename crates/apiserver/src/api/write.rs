@@ -152,7 +152,7 @@ impl Api {
             }
         }
         self.identify(call, &mut object, &time)?;
-        admit::check(call, &object, None, warnings)?;
+        admit::check(call, &object, None, self.further.get(), warnings)?;
         self.extend_definition(call, &mut object, None)?;
         if !recorded {
             record(&mut object);
@@ -446,7 +446,7 @@ impl Api {
             }
         }
         check_finalizers(resource, &old, &object)?;
-        admit::check(call, &object, Some(&old), warnings)?;
+        admit::check(call, &object, Some(&old), self.further.get(), warnings)?;
         check_immutable(resource, &old, &object)?;
         if resource.has_generation && wanted_differs(&old, &object) {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);

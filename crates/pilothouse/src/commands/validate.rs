@@ -7,12 +7,12 @@ use anyhow::{Context, bail};
 use clap::Args;
 use model::parse::{Locator, Validation, code};
 use model::{AnyObject, Diagnostic, Origin, Severity};
+use server::judged;
 use sources::folder;
 
 use super::analyze::once::by_cause;
 use super::analyze::{locate, quote};
 use super::input::{operator_features, standard_input};
-use super::judged;
 use super::text::counted;
 use crate::findings::{self, Format, Verdict};
 

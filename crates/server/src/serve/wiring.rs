@@ -8,6 +8,7 @@ use apiserver::source::ApiSource;
 use kubernetes::source::ClusterSource;
 use model::names::Name;
 use model::parse::Validation;
+use model::settings::Features;
 use model::{Kind, Owner};
 use sources::files::{self, Absent, FilesSource};
 use sources::folder::Folder;
@@ -96,6 +97,8 @@ pub(super) struct Wiring<'a> {
     pub(super) derive: &'a Derive,
     pub(super) metrics: &'a Arc<Metrics>,
     pub(super) shadows: &'a Arc<Shadows>,
+    /// What the server was started with.
+    pub(super) features: Arc<Features>,
     pub(super) stop: &'a CancellationToken,
     /// Where it is shown that the store of the API cannot be written.
     pub(super) fault: &'a OnceLock<watch::Receiver<Option<Arc<str>>>>,
@@ -199,8 +202,9 @@ impl Wiring<'_> {
             return Ok(None);
         };
         let (api, namespace) = (&self.options.api, &self.options.namespace);
+        let judging = (self.shadows, self.features.clone());
         let (owner, api) =
-            crate::api::start(asked, api, namespace, self.shadows, self.stop).await?;
+            crate::api::start(asked, api, namespace, judging, self.stop).await?;
         let store = api.store().clone();
         // Set here only.
         let _ = self.store.set(api.clone());

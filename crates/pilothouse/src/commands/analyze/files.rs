@@ -16,6 +16,7 @@ use model::parse::Validation;
 use model::settings::{AccessReviews, Settings};
 use model::{Change, ClusterId, Diagnostic, Kind, Owner, Severity, Timestamp};
 use policy::edge::options::EdgeOptions;
+use server::judged::{judge, kinds, of_endpoints, of_values};
 use sources::folder;
 use store::{Snapshot, Store};
 use xlate::findings::FindingsOfMesh;
@@ -23,7 +24,6 @@ use xlate::findings::FindingsOfMesh;
 use super::once::once;
 use super::{AnalyzeOptions, Outcome, contested, text};
 use crate::commands::input::{operator_features, standard_input};
-use crate::commands::judged::{judge, kinds, of_endpoints, of_values};
 use crate::commands::text::counted;
 
 /// The cluster that the files without a name of their own belong to.
