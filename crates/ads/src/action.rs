@@ -69,6 +69,13 @@ pub enum Event {
         /// Whether [`resources`](Event::Nack::resources) are those to blame, which are not sent again until they change.
         blamed: bool,
     },
+    /// The client came back with all that it asks for, in the versions that there are: nothing is sent until something changes.
+    Holds {
+        /// Of this type.
+        ty: TypeUrl,
+        /// The revision that has these versions.
+        revision: u64,
+    },
     /// A request answered a response that is not the newest of its type, and was ignored.
     Stale {
         /// Of this type.

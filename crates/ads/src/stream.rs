@@ -330,8 +330,7 @@ impl Stream {
         let cover = (ty == TypeUrl::Endpoint)
             .then(|| self.clusters(published))
             .flatten();
-        let protocol = self.protocol;
-        let fanout = Arc::clone(&self.fanout);
+        let (protocol, fanout) = (self.protocol, Arc::clone(&self.fanout));
         let setting = Setting {
             ty,
             protocol,
@@ -342,7 +341,7 @@ impl Stream {
         let Some(watch) = self.watches[ty].as_deref_mut() else {
             return;
         };
-        let first = watch.sent.is_none();
+        let (first, stated) = (watch.sent.is_none(), !watch.notes.is_empty());
         let key = watch.response_key(&setting, published.revision);
         let prepared = match key.and_then(|k| fanout.prepared(&k, &watch.selection.names)) {
             Some(prepared) => {
@@ -369,6 +368,13 @@ impl Stream {
             self.settled.insert(ty);
         }
         let Some(content) = prepared.content.clone() else {
+            let holds = || {
+                Action::Event(Event::Holds {
+                    ty,
+                    revision: published.revision,
+                })
+            };
+            out.extend((first && stated).then(holds));
             return;
         };
         self.last_nonce += 1;

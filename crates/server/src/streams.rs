@@ -302,6 +302,13 @@ impl Session for StreamSession {
                     let _ = self.derive.want(self.proxy, *ty);
                 }
             }
+            Event::Holds { ty, revision } => self.with_type(*ty, |t| {
+                let now = SystemTime::now();
+                t.holds = true;
+                // As of the differences that it would be sent.
+                (t.version, t.revision) = (*revision, *revision);
+                (t.sent_at, t.acked_at) = (now, Some(now));
+            }),
             Event::Ack { ty, nonce, .. } => {
                 let (change, after) = self.with_type(*ty, |t| {
                     let now = SystemTime::now();
@@ -383,6 +390,7 @@ impl Session for StreamSession {
             t.change = change;
             t.sent_at = SystemTime::now();
             t.refused = None;
+            t.holds = false;
         });
     }
 }

@@ -230,6 +230,7 @@ fn show_event(event: &Event) -> String {
             let kind = if *blamed { "blames" } else { "blames one of" };
             format!("nack {} #{nonce} {kind} {}", short(ty), resources.join(" "))
         }
+        Event::Holds { ty, .. } => format!("holds {}", short(ty)),
         Event::Stale { ty } => format!("stale {}", short(ty)),
         Event::Health { healthy, message } => {
             format!("health {healthy} {message}").trim_end().to_owned()

@@ -11,6 +11,7 @@ mod duplicates;
 mod forward;
 mod heavy;
 mod implied;
+mod judged;
 mod kill;
 mod kubectl;
 mod ledger;

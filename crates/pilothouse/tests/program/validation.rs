@@ -4,9 +4,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use serde_json::Value;
+use model::Kind;
+use serde_json::{Value, json};
 
-use crate::support::{Server, pilothouse, until};
+use crate::support::{Api, Server, pilothouse, until};
 
 /// A rule with this as its second weight; a negative one means nothing.
 fn route(name: &str, weight: i32) -> String {
@@ -343,6 +344,42 @@ fn what_a_server_would_close_of_valid_objects_is_found() {
     let said = run(&["validate", "-"], &of_nginx("ingressClassName: nginx")).stdout;
     let said = String::from_utf8_lossy(&said).into_owned();
     assert!(said.contains("<stdin>:8:"), "{said}");
+}
+
+#[test]
+fn the_store_refuses_what_validate_finds_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let api = Api::start(&dir.path().join("data"), &[]);
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    api.create("/api/v1/namespaces/default/configmaps", &map);
+    let post = |object: &Value| {
+        let kind = Kind::find(
+            text(&object["apiVersion"]).split_once('/').unwrap().0,
+            text(&object["kind"]),
+        );
+        let (api_version, plural) = (text(&object["apiVersion"]), kind.unwrap().plural());
+        let path = format!("/apis/{api_version}/namespaces/default/{plural}");
+        api.ask("POST", &path, object)
+    };
+    let objects = |text: &str| -> Vec<Value> {
+        let read = model::parse::to_json(text).into_iter();
+        read.map(Result::unwrap).collect()
+    };
+    let mut refused = objects(&of_nginx("ingressClassName: nginx"));
+    refused.extend(objects(EXPRESSIONS));
+    assert_eq!(refused.len(), 4);
+    for object in &refused {
+        let answer = post(object);
+        assert_eq!(answer["code"], 422, "{answer}");
+        let causes = answer["details"]["causes"].to_string();
+        let is_named = causes.contains("metadata.annotations[") || causes.contains("spec.rules[");
+        assert!(is_named, "{causes}");
+    }
+    // Another controller's: the annotations mean nothing here.
+    for object in objects(&of_nginx("ingressClassName: istio")) {
+        let answer = post(&object);
+        assert_eq!(answer["kind"], "Ingress", "{answer}");
+    }
 }
 
 #[test]

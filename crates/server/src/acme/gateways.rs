@@ -124,7 +124,7 @@ impl Proxies {
             let came = connection.since.elapsed().unwrap_or_default();
             if settled && came >= SETTLED {
                 acknowledged.insert(connection.node.id.clone(), u64::MAX);
-            } else if state.acked == Some(state.sent) {
+            } else if state.is_taken() {
                 let newest = acknowledged.entry(connection.node.id.clone()).or_default();
                 *newest = state.revision.max(*newest);
             }

@@ -69,8 +69,8 @@ fn proxies(connections: &[Connection]) -> String {
 /// What a proxy has not taken, or not yet; None where it has taken all.
 fn behind(connection: &Connection) -> Option<String> {
     let states = TypeUrl::ALL.into_iter().filter_map(|ty| {
-        let state = connection.types[ty].as_ref().filter(|t| t.sent > 0)?;
-        match (&state.refused, state.acked == Some(state.sent)) {
+        let state = connection.types[ty].as_ref().filter(|t| t.is_known())?;
+        match (&state.refused, state.is_taken()) {
             (Some(why), _) => Some(format!("rejects {}: {}", ty.short(), escaped(why))),
             (None, false) => Some(format!("{} is on its way", ty.short())),
             (None, true) => None,

@@ -45,11 +45,11 @@ fn status(c: &Connection) -> Value {
     });
     let mut resources = Map::new();
     for ty in TypeUrl::ALL {
-        let Some(t) = c.types[ty].as_ref().filter(|t| t.sent > 0) else {
+        let Some(t) = c.types[ty].as_ref().filter(|t| t.is_known()) else {
             continue;
         };
         let sent = version(t);
-        let acked = if t.acked == Some(t.sent) {
+        let acked = if t.is_taken() {
             sent.clone()
         } else {
             String::new()
@@ -166,6 +166,22 @@ mod tests {
         assert_eq!(of_shop[0]["proxy"], "web.shop");
         let listeners = &of_shop[0]["resources"][TypeUrl::Listener.as_str()];
         assert_eq!(listeners["lastError"], "no such filter");
+    }
+
+    #[test]
+    fn a_proxy_that_came_back_with_all_has_taken_it() {
+        let mut all = [connected("web", "shop")];
+        all[0].types[TypeUrl::Cluster] = Some(TypeState {
+            holds: true,
+            version: 7,
+            ..TypeState::default()
+        });
+        all[0].types[TypeUrl::Route] = Some(TypeState::default());
+        let shown = statuses(&all, None);
+        assert_eq!(shown[0]["cluster_sent"], "0000000000000007");
+        assert_eq!(shown[0]["cluster_acked"], shown[0]["cluster_sent"]);
+        let resources = shown[0]["resources"].as_object().unwrap();
+        assert_eq!(resources.len(), 1, "{resources:?}");
     }
 
     #[test]

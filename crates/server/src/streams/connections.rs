@@ -33,6 +33,8 @@ pub struct TypeState {
     pub acked_at: Option<SystemTime>,
     /// What the proxy said when it refused the newest response, its beginning.
     pub refused: Option<Arc<str>>,
+    /// The proxy came back with all that it asks for, and was sent nothing since.
+    pub holds: bool,
     /// What the proxy asks for.
     pub selection: Option<Selection>,
 }
@@ -48,8 +50,21 @@ impl Default for TypeState {
             acked: None,
             acked_at: None,
             refused: None,
+            holds: false,
             selection: None,
         }
+    }
+}
+
+impl TypeState {
+    /// Whether it is known what the proxy should have: it was sent something, or came back with all.
+    pub fn is_known(&self) -> bool {
+        self.sent > 0 || self.holds
+    }
+
+    /// Whether the proxy has what it should have.
+    pub fn is_taken(&self) -> bool {
+        self.holds || self.acked == Some(self.sent)
     }
 }
 
@@ -128,13 +143,13 @@ impl Connections {
         for connection in list {
             let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
             for ty in TypeUrl::ALL {
-                let Some(state) = connection.types[ty].as_ref().filter(|t| t.sent > 0) else {
+                let Some(state) = connection.types[ty].as_ref().filter(|t| t.is_known()) else {
                     continue;
                 };
                 let waits = now.duration_since(state.sent_at).unwrap_or_default();
                 if state.refused.is_some() {
                     behind[ty].rejecting += 1;
-                } else if state.acked != Some(state.sent) && waits > SILENT {
+                } else if !state.is_taken() && waits > SILENT {
                     behind[ty].silent += 1;
                 }
             }

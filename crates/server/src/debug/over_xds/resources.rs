@@ -66,11 +66,11 @@ fn status(connection: &Connection) -> ClientConfig {
 }
 
 fn of_state(ty: TypeUrl, state: &TypeState) -> GenericXdsConfig {
-    let status = if state.sent == 0 {
+    let status = if !state.is_known() {
         ConfigStatus::NotSent
     } else if state.refused.is_some() {
         ConfigStatus::Error
-    } else if state.acked == Some(state.sent) {
+    } else if state.is_taken() {
         ConfigStatus::Synced
     } else {
         ConfigStatus::Stale
@@ -82,7 +82,7 @@ fn of_state(ty: TypeUrl, state: &TypeState) -> GenericXdsConfig {
     });
     GenericXdsConfig {
         type_url: ty.as_str().to_owned(),
-        last_updated: (state.sent > 0).then(|| state.sent_at.into()),
+        last_updated: state.is_known().then(|| state.sent_at.into()),
         config_status: status.into(),
         error_state,
         ..GenericXdsConfig::default()
