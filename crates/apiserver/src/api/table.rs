@@ -75,6 +75,8 @@ pub(super) fn of(
         .version(version)
         .map(|v| v.columns.clone())
         .unwrap_or_default();
+    // Kinds of Kubernetes may have the name elsewhere; a definition's column of that name is one more.
+    let begins_with_name = !resource.native || columns.iter().all(|c| &*c.name != "Name");
     let time = parse_time(&now()).unwrap_or(0);
     let include = query.get("includeObject");
     let api_version = match form {
@@ -85,7 +87,8 @@ pub(super) fn of(
         .iter()
         .map(|stored| {
             let mut object = stored.value();
-            let mut cells = vec![Value::from(meta(&object, "name"))];
+            let name = begins_with_name.then(|| Value::from(meta(&object, "name")));
+            let mut cells: Vec<Value> = name.into_iter().collect();
             cells.extend(columns.iter().map(|c| cell(c, &object, time)));
             object["apiVersion"] = resource.api_version(version).into();
             let shown = match include {
@@ -100,9 +103,8 @@ pub(super) fn of(
             row
         })
         .collect();
-    let mut heads = vec![
-        json!({"name": "Name", "type": "string", "format": "name", "description": "Name of the object", "priority": 0}),
-    ];
+    let name = json!({"name": "Name", "type": "string", "format": "name", "description": "Name of the object", "priority": 0});
+    let mut heads: Vec<Value> = begins_with_name.then_some(name).into_iter().collect();
     heads.extend(columns.iter().map(|c| {
         // Dates are shown as ages, which are texts.
         json!({"name": &*c.name, "type": &*c.kind, "format": &*c.format, "description": &*c.description, "priority": c.priority})

@@ -1,5 +1,6 @@
 //! The kinds that are built in: those of the model, and those that clients of the API need besides.
 
+mod printed;
 mod stored;
 
 use std::sync::Arc;
@@ -170,6 +171,10 @@ pub(super) fn column(name: &str, kind: &str, shows: Shows) -> Column {
     }
 }
 
+fn path(name: &str, kind: &str, path: &str) -> Column {
+    column(name, kind, Shows::Path(path.into()))
+}
+
 fn made(name: &str, kind: &str, make: fn(&Value) -> Value) -> Column {
     column(name, kind, Shows::Made(make))
 }
@@ -211,13 +216,21 @@ fn columns(kind: Kind) -> Arc<[Column]> {
                 if has_tls { "80, 443" } else { "80" }.into()
             }),
         ],
+        Kind::IngressClass => vec![
+            path("Controller", "string", ".spec.controller"),
+            made("Parameters", "string", printed::class_parameters),
+        ],
+        Kind::MutatingWebhook | Kind::ValidatingWebhook => {
+            vec![made("Webhooks", "integer", printed::webhooks)]
+        }
+        Kind::EndpointSlice => printed::of_slices(),
+        Kind::Pod => return printed::of_pods().into(),
+        Kind::Node => return printed::of_nodes().into(),
         Kind::Namespace => vec![made("Status", "string", |o| o["status"]["phase"].clone())],
         Kind::Service => vec![
             made("Type", "string", |o| o["spec"]["type"].clone()),
             made("Cluster-IP", "string", |o| or_none(&o["spec"]["clusterIP"])),
-            made("External-IP", "string", |o| {
-                or_none(&o["spec"]["externalName"])
-            }),
+            made("External-IP", "string", printed::external_address),
             made("Port(s)", "string", service_ports),
         ],
         _ => {

@@ -302,3 +302,36 @@ async fn endpoints_that_nobody_reads_are_told_to_their_authors_and_operators() {
     stop.cancel();
     running.await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn events_are_shown_with_what_happened_and_to_what() {
+    let world = World::new().await;
+    let events = "/api/v1/namespaces/default/events";
+    let event = json!({"metadata": {"name": "web.1"}, "type": "Warning", "reason": "Failed", "message": "it failed \n",
+        "involvedObject": {"kind": "Pod", "name": "web", "namespace": "default"}, "lastTimestamp": "2020-01-01T00:00:00Z",
+        "source": {"component": "kubelet", "host": "n1"}});
+    assert_eq!(world.post(events, event).await.0, 201);
+    let mut request = Request::new(Method::GET, events, Who::local());
+    request.accept = "application/json;as=Table;v=v1;g=meta.k8s.io".to_owned();
+    let (_, table) = world.send(request).await;
+    let heads = table["columnDefinitions"].as_array().unwrap().iter();
+    let heads: Vec<&str> = heads
+        .filter(|head| head["priority"] == 0)
+        .map(|head| head["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(heads, ["Last Seen", "Type", "Reason", "Object", "Message"]);
+    let row = table["rows"][0]["cells"].as_array().unwrap();
+    assert!(row[0].as_str().unwrap().contains('y'), "{row:?}");
+    let shown = [
+        json!("Warning"),
+        json!("Failed"),
+        json!("pod/web"),
+        json!(null),
+        json!("kubelet, n1"),
+        json!("it failed"),
+        json!(null),
+        json!(1),
+        json!("web.1"),
+    ];
+    assert_eq!(row[1..], shown);
+}

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{age, column, made};
-use crate::resource::{Column, Resource, Shows, Version};
+use super::{age, made, path, printed};
+use crate::resource::{Column, Resource, Version};
 use crate::schema;
 use crate::store::ResourceName;
 
@@ -156,14 +156,14 @@ fn resource(row: &Stored) -> Resource {
     }
 }
 
-fn path(name: &str, kind: &str, path: &str) -> Column {
-    column(name, kind, Shows::Path(path.into()))
-}
-
 /// What `kubectl get` shows besides the name.
 // Kubernetes: pkg/printers/internalversion/printers.go, 1.36.
 fn columns(kind: &str) -> Arc<[Column]> {
     let mut columns = match kind {
+        "Event" => return printed::of_events().into(),
+        "Endpoints" => vec![made("Endpoints", "string", printed::endpoints)],
+        "NetworkPolicy" => vec![made("Pod-Selector", "string", printed::pod_selector)],
+        "ControllerRevision" => vec![path("Revision", "integer", ".revision")],
         "LimitRange" | "Role" | "ClusterRole" => {
             let created = ".metadata.creationTimestamp";
             return [path("Created At", "date", created)].into();
