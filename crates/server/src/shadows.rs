@@ -59,7 +59,8 @@ fn judge(key: &ObjectKey, owners: &[Arc<Owner>]) -> Vec<Diagnostic> {
         return Vec::new();
     };
     let tell = |other: &Arc<Owner>| {
-        let message = format!("is not used as {other} has it: {used} has it as well");
+        let message =
+            format!("the object in {other} is ignored: {used} has it too and takes precedence");
         let mut finding = Diagnostic::new(SHADOWED, Severity::Warning, message);
         finding.object = Some(key.clone());
         finding.help = Some(format!("delete it from {other} or from {used}").into());
@@ -109,7 +110,8 @@ mod tests {
         assert_eq!(shadows.instead_of(&api, &key), None);
         assert_eq!(told(&shadows).await, None);
         say(put(&files)).await;
-        let message = "is not used as api:data has it: files:conf has it as well";
+        let message =
+            "the object in api:data is ignored: files:conf has it too and takes precedence";
         assert_eq!(told(&shadows).await, Some(vec![message.to_owned()]));
         say(put(&files)).await;
         assert_eq!(told(&shadows).await, None, "nothing is new");

@@ -20,7 +20,7 @@ use model::kinds::AnyObject;
 use model::module::{FetchedModule, ModuleSource};
 use model::service::Endpoint;
 use model::settings::Settings;
-use model::{Change, Collection, Contents, ObjectKey, ObjectName, Owner, ShardKey};
+use model::{Change, Collection, Contents, Labels, ObjectKey, ObjectName, Owner, ShardKey};
 use rpds::RedBlackTreeMapSync;
 use smallvec::SmallVec;
 
@@ -90,6 +90,34 @@ impl ChangeSet {
 struct Version {
     owner: Arc<Owner>,
     object: AnyObject,
+}
+
+/// The owners of an object that several hold, the one whose version is in force first.
+fn contested(versions: &[Version]) -> Option<Arc<[Arc<Owner>]>> {
+    let (used, others) = versions.split_first()?;
+    let others = others.iter();
+    let others = others.filter(|other| !says_no_more(&used.object, &other.object));
+    let all = std::iter::once(used).chain(others);
+    let owners: Vec<Arc<Owner>> = all.map(|version| version.owner.clone()).collect();
+    (owners.len() > 1).then(|| owners.into())
+}
+
+/// Whether nothing is lost where `other` is ignored: it is a Namespace, as an API makes it for what lives in it, and says nothing
+/// that `used` does not say.
+fn says_no_more(used: &AnyObject, other: &AnyObject) -> bool {
+    let (AnyObject::Namespace(used), AnyObject::Namespace(other)) = (used, other) else {
+        return false;
+    };
+    // What APIs and kubectl add by themselves.
+    let added = |key: &str| {
+        key == "kubernetes.io/metadata.name" || key.starts_with("kubectl.kubernetes.io/")
+    };
+    let within = |all: &Labels, some: &Labels| {
+        let mut pairs = some.iter();
+        pairs.all(|(key, value)| added(key) || all.get(key) == Some(&**value))
+    };
+    within(&used.meta.labels, &other.meta.labels)
+        && within(&used.meta.annotations, &other.meta.annotations)
 }
 
 /// Merges what owners hold into the snapshot.
@@ -346,9 +374,7 @@ impl Writing<'_> {
         let versions = self.store.versions.get(key);
         let winner = versions.and_then(|v| v.first());
         let winner = winner.map(|v| (v.object.clone(), v.owner.clone()));
-        let owners = versions.filter(|v| v.len() > 1);
-        let owners: Option<Arc<[Arc<Owner>]>> =
-            owners.map(|v| v.iter().map(|v| v.owner.clone()).collect());
+        let owners = versions.and_then(|versions| contested(versions));
         if winner.is_none() {
             self.store.versions.remove(key);
         }

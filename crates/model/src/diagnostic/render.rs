@@ -26,7 +26,7 @@ impl fmt::Display for Diagnostic {
             return self.long(f);
         }
         self.place(f)?;
-        if self.object.is_some() || self.origin.is_some() {
+        if self.origin.is_some() {
             f.write_str(": ")?;
         }
         write!(f, "{}[{}]: ", self.severity, self.code)?;
@@ -143,7 +143,8 @@ mod tests {
     use std::path::Path;
 
     use crate::diagnostic::{Diagnostic, Excerpt, Severity};
-    use crate::object::Origin;
+    use crate::kinds::Kind;
+    use crate::object::{ObjectKey, ObjectName, Origin};
 
     fn sample(text: &str, column: u32) -> Diagnostic {
         Diagnostic {
@@ -169,6 +170,21 @@ mod tests {
         assert_eq!(
             sample("  - rout:", 5).to_string(),
             "mesh/reviews.yaml:12:5: error[PIL0005]: spec.http[0].rout: unknown field `rout` (did you mean `route`?)"
+        );
+    }
+
+    #[test]
+    fn a_finding_without_a_place_begins_with_what_it_is() {
+        let found = Diagnostic {
+            object: Some(ObjectKey {
+                kind: Kind::Namespace,
+                name: ObjectName::new("", "infra"),
+            }),
+            ..Diagnostic::new("PIL0013", Severity::Warning, "it is ignored")
+        };
+        assert_eq!(
+            found.to_string(),
+            "warning[PIL0013]: Namespace infra: it is ignored"
         );
     }
 

@@ -247,6 +247,29 @@ fn an_owner_that_goes_takes_its_own_and_no_more() {
 }
 
 #[test]
+fn a_namespace_that_says_nothing_of_its_own_is_contested_by_nobody() {
+    let (files, api) = (Owner::new(10, "files"), Owner::new(200, "api"));
+    let namespace = |labels: &str| {
+        let yaml = format!(
+            "{{apiVersion: v1, kind: Namespace, metadata: {{name: infra, labels: {{{labels}}}}}}}"
+        );
+        World::objects(&yaml).remove(0)
+    };
+    let mut store = store();
+    store.apply([put(&files, namespace("team: a"))]);
+    for (labels, expected) in [
+        ("kubernetes.io/metadata.name: infra", 0),
+        ("team: a, kubernetes.io/metadata.name: infra", 0),
+        ("team: b", 1),
+        ("stage: test", 1),
+        ("team: a", 0),
+    ] {
+        store.apply([put(&api, namespace(labels))]);
+        assert_eq!(store.snapshot().contested.size(), expected, "{labels}");
+    }
+}
+
+#[test]
 fn equal_names_of_two_clusters_are_two_objects_of_workloads_and_one_of_configuration() {
     let own = Owner::new(10, "kubernetes");
     let (east, west) = (
