@@ -84,6 +84,11 @@ impl Verb {
         (Self::DeleteCollection, "deletecollection"),
     ];
 
+    /// Each of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::NAMES.iter().map(|(verb, _)| *verb)
+    }
+
     /// As refusals and reviews name it.
     pub fn name(self) -> &'static str {
         let found = Self::NAMES.iter().find(|(verb, _)| *verb == self);

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use model::{Diagnostic, Severity};
 use model::parse::{
     Path as FieldPath, Remark, Step, Validation, code, from_json, from_json_judged,
 };
+use model::{Diagnostic, Severity};
 use serde_json::Value;
 use validate::Rules;
 use validate::report::{At, Report};
@@ -90,15 +90,35 @@ pub(super) fn check(
         }
         causes.extend(told(found, warnings));
     }
-    if (&*resource.group, &*resource.kind) == ("", "Endpoints") {
-        warnings.push(format!(
-            "Endpoints is stored and not read: {INSTEAD_OF_ENDPOINTS}"
-        ));
-    }
+    warnings.extend(unread(resource));
     if causes.is_empty() {
         return Ok(());
     }
     Err(Failure::invalid(resource, meta(object, "name"), causes))
+}
+
+/// What the author of an object is warned of whose kind is stored for clients, and that would have an effect in Kubernetes that is
+/// easily counted on.
+fn unread(resource: &Resource) -> Option<String> {
+    let instead = match (&*resource.group, &*resource.kind) {
+        ("", "Endpoints") => {
+            return Some(format!(
+                "Endpoints is stored and not read: {INSTEAD_OF_ENDPOINTS}"
+            ));
+        }
+        ("rbac.authorization.k8s.io", _) => {
+            "who may do what with this API is said by the grants of --api-access"
+        }
+        ("networking.k8s.io", "NetworkPolicy") => {
+            "an AuthorizationPolicy of security.istio.io/v1 says who may call a workload"
+        }
+        ("", "ResourceQuota" | "LimitRange") => "no pods run here, and objects are not counted",
+        _ => return None,
+    };
+    Some(format!(
+        "{} is stored and not obeyed: {instead}",
+        resource.kind
+    ))
 }
 
 /// Does work that may take a second without keeping other requests of the thread waiting.

@@ -24,11 +24,16 @@ const VERBS: [&str; 8] = [
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// Groups whose objects are questions, not stored: `(group, kind, name in paths)`.
-pub(super) const REVIEWS: [(&str, &str, &str); 3] = [
+pub(super) const REVIEWS: [(&str, &str, &str); 4] = [
     (
         "authorization.k8s.io",
         "SelfSubjectAccessReview",
         "selfsubjectaccessreviews",
+    ),
+    (
+        "authorization.k8s.io",
+        "SelfSubjectRulesReview",
+        "selfsubjectrulesreviews",
     ),
     (
         "authentication.k8s.io",

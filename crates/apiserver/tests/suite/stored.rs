@@ -1,6 +1,6 @@
 //! Kinds of Kubernetes that are stored for clients: listed, described, applied, patched.
 
-use apiserver::access::Who;
+use apiserver::access::{Access, Who};
 use apiserver::api::Request;
 use apiserver::source::ApiSource;
 use http::Method;
@@ -9,6 +9,7 @@ use source_api::{Delivery, Sink, Source, SourceEvent};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
+use crate::duplicates::ask;
 use crate::{APPLY, MERGE, STRATEGIC, World};
 
 /// Path of the kind, its name, and an object.
@@ -334,4 +335,56 @@ async fn events_are_shown_with_what_happened_and_to_what() {
         json!("web.1"),
     ];
     assert_eq!(row[1..], shown);
+}
+
+#[tokio::test]
+async fn what_nothing_obeys_is_answered_with_a_warning() {
+    let world = World::new().await;
+    for (path, kind, object) in examples() {
+        let mut object = object;
+        object["metadata"] = json!({"name": "unread"});
+        let uri = format!("/apis/{path}");
+        let uri = uri.replace("/apis/v1/", "/api/v1/");
+        let body = object.to_string();
+        let answer = ask(&world, Method::POST, &uri, "application/json", &body).await;
+        assert_eq!(answer.status, 201, "{kind}: {}", answer.body);
+        let counted_on = ["Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"]
+            .iter()
+            .chain(&["NetworkPolicy", "ResourceQuota", "LimitRange"])
+            .any(|known| *known == kind);
+        let warned = answer.warnings.iter();
+        let warned = warned.filter(|said| said.contains(" is stored and not obeyed: "));
+        assert_eq!(warned.count(), usize::from(counted_on), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_asks_what_they_may_do_is_told_all_of_it() {
+    let world = World::new().await;
+    let file = world.dir.path().join("access.yaml");
+    let grants = "grants:\n- {user: ann, role: read, namespaces: [default]}\n- {user: bob, role: write, namespaces: [default]}\n";
+    std::fs::write(&file, grants).unwrap();
+    world.api.set_access(Access::read(&file).unwrap());
+    let review = json!({"spec": {"namespace": "default"}});
+    let uri = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let verbs = async |who: &str, plural: &str| {
+        let request = Request::new(Method::POST, uri, Who::new(who, &[]));
+        let request = request.with_body("application/json", review.to_string());
+        let (status, answer) = world.send(request).await;
+        assert_eq!(status, 201, "{answer}");
+        let rules = answer["status"]["resourceRules"].as_array().unwrap();
+        let of = |list: &Value, name: &str| list.as_array().unwrap().contains(&json!(name));
+        let found = rules
+            .iter()
+            .find(|rule| of(&rule["apiGroups"], "") && of(&rule["resources"], plural));
+        found.map_or(0, |rule| rule["verbs"].as_array().unwrap().len())
+    };
+    assert_eq!(verbs("ann", "configmaps").await, 3);
+    assert_eq!(verbs("ann", "secrets").await, 0);
+    assert_eq!(verbs("bob", "secrets").await, 8);
+    assert_eq!(verbs("bob", "namespaces").await, 3);
+    assert_eq!(verbs("bob", "nodes").await, 0);
+    assert_eq!(verbs("eve", "configmaps").await, 0);
+    let (status, answer) = world.post(uri, json!({"spec": {}})).await;
+    assert_eq!(status, 400, "{answer}");
 }
