@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use model::names::ClusterId;
-use model::{Diagnostic, ObjectKey, Severity, SourceId};
+use model::{Diagnostic, Kind, ObjectKey, Severity, SourceId};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +30,7 @@ use writeback::status::{Event, Listener, StatusWriter, Statuses};
 
 use crate::analysis::{Analyst, Judged};
 use crate::apis::Api;
+use crate::derive::Derive;
 use crate::metrics::Metrics;
 use crate::statuses::Book;
 
@@ -225,7 +226,7 @@ impl Writing {
     pub fn start(
         target: &Target,
         replica: &Replica<'_>,
-        (book, analyst): (&Book, &Analyst),
+        (book, analyst, derive): (&Book, &Analyst, &Derive),
         metrics: &Arc<Metrics>,
         told: Told,
         (tasks, stop): (&TaskTracker, &CancellationToken),
@@ -284,8 +285,8 @@ impl Writing {
         let source = target.source.clone();
         // What was analysed before all sources had been read is no ground to write on.
         let from = analyst.newest();
-        let follow = follow(analyst.judged(), from, source, wants, stop.clone());
-        tasks.spawn(follow);
+        let told = (analyst.judged(), derive.clone());
+        tasks.spawn(follow(told, from, source, wants, stop.clone()));
         lines
     }
 
@@ -382,9 +383,10 @@ async fn gauge(lock: Lock, mut leading: Leading, metrics: Arc<Metrics>, stop: Ca
     }
 }
 
-/// Derives what is wanted after each analysis.
+/// Derives what is wanted after each analysis. What generation finds for the proxies that are connected, as a host that is
+/// another's, is said with what analysis finds.
 async fn follow(
-    mut judged: watch::Receiver<Option<Arc<Judged>>>,
+    (mut judged, derive): (watch::Receiver<Option<Arc<Judged>>>, Derive),
     from: u64,
     source: SourceId,
     wants: Wants,
@@ -397,6 +399,12 @@ async fn follow(
         let now = judged.borrow_and_update().clone();
         if let Some(now) = now.filter(|now| now.analyzed.revision >= from) {
             let (wants, source) = (wants.clone(), source.clone());
+            let mut derived = Vec::new();
+            if wants.analysis.is_some() {
+                let ask = derive.ask(|state| state.findings_about(Kind::has_analysis_status));
+                let Ok(found) = ask.await else { return };
+                derived = found;
+            }
             let work = move || {
                 let snapshot = &now.snapshot;
                 wants.default_revision.send_if_modified(|known| {
@@ -406,8 +414,9 @@ async fn follow(
                     differs
                 });
                 if let Some(of_analysis) = &wants.analysis {
-                    let found = now.analyzed.current();
-                    replace(of_analysis, wanted::of_analysis(snapshot, found, &source));
+                    let analysed = now.analyzed.current().map(|f| &f.diagnostic);
+                    let wanted = wanted::of_analysis(snapshot, analysed, &derived, &source);
+                    replace(of_analysis, wanted);
                 }
                 let facts = wanted::facts(snapshot, Some(&source));
                 replace(&wants.facts, facts.map(Arc::new));

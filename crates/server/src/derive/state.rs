@@ -241,11 +241,11 @@ impl State {
         self.wants.are_met(&self.store.snapshot())
     }
 
-    /// The findings about objects of a kind, from deriving others of them and from generation.
-    pub fn findings_about(&self, kind: Kind) -> Vec<Diagnostic> {
+    /// The findings about objects of kinds, from deriving others of them and from generation.
+    pub fn findings_about(&self, is_wanted: impl Fn(Kind) -> bool) -> Vec<Diagnostic> {
         let is_about = |finding: &&Diagnostic| {
             let object = finding.object.as_ref();
-            object.is_some_and(|object| object.kind == kind)
+            object.is_some_and(|object| is_wanted(object.kind))
         };
         self.found.all().filter(is_about).cloned().collect()
     }

@@ -151,7 +151,7 @@ impl<'a> Begun<'a> {
         let lines = Writing::start(
             target,
             &replica,
-            (&pages.statuses, &pages.analyst),
+            (&pages.statuses, &pages.analyst, &pages.derive),
             &pages.metrics,
             self.told("writing"),
             (tasks, stop),

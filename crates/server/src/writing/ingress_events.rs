@@ -240,7 +240,7 @@ async fn follow(
         let now = judged.borrow_and_update().clone();
         if let Some(now) = now.filter(|now| now.analyzed.revision >= from) {
             let Ok(derived) = derive
-                .ask(|state| state.findings_about(Kind::Ingress))
+                .ask(|state| state.findings_about(|kind| kind == Kind::Ingress))
                 .await
             else {
                 return;

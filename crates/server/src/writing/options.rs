@@ -30,7 +30,7 @@ pub struct WriteOptions {
     #[arg(long, env = "PILOT_ENABLE_GATEWAY_API_STATUS", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
     pub write_gateway_status: bool,
 
-    /// Write what analysis finds into the status of Istio's kinds: `validationMessages` and `observedGeneration`.
+    /// Write what analysis and generation find into the status of Istio's kinds: `validationMessages` and `observedGeneration`.
     #[arg(long, env = "PILOT_ENABLE_ANALYSIS", value_name = "BOOL", default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
     pub write_analysis: bool,
 

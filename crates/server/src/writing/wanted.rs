@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use analysis::Finding;
 use convert::gateway_api::MESH_CONTROLLER;
 use convert::status::Status;
 use model::kinds::istio::ServiceEntry;
@@ -122,22 +121,26 @@ pub fn of_status(
     })
 }
 
-/// What analysis says of each object of Istio's kinds of a source; of most that there is nothing to say.
+/// What was found of each object of Istio's kinds of a source, by analysis, and for the proxies that are connected; of most that there is nothing to say.
 ///
 /// Istio: pkg/config/analysis/incluster/controller.go and diag/message.go AnalysisMessageBase, 1.32.
 pub fn of_analysis<'f>(
     snapshot: &Snapshot,
-    findings: impl Iterator<Item = &'f Finding>,
+    analysed: impl Iterator<Item = &'f Diagnostic>,
+    derived: &'f [Diagnostic],
     source: &SourceId,
 ) -> Statuses {
     let mut messages: BTreeMap<&ObjectKey, Vec<(&str, Value)>> = BTreeMap::new();
-    for finding in findings {
-        let Some(key) = &finding.diagnostic.object else {
+    // A host, or a proxy, more or less is nothing else to say: messages have no text.
+    let mut once = BTreeSet::new();
+    let derived = derived.iter();
+    let derived = derived.filter(|d| once.insert((&d.object, d.code, d.severity)));
+    for finding in analysed.chain(derived) {
+        let Some(key) = &finding.object else {
             continue;
         };
-        let code = finding.diagnostic.code;
-        let message = message(&finding.diagnostic);
-        messages.entry(key).or_default().push((code, message));
+        let said = messages.entry(key).or_default();
+        said.push((finding.code, message(finding)));
     }
     let mut all = Statuses::default();
     for kind in Kind::ALL.iter().filter(|kind| kind.has_analysis_status()) {

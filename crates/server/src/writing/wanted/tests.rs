@@ -45,7 +45,20 @@ fn findings_are_written_to_istios_kinds_of_the_place() {
     let source = Owner::new(1, "api");
     let snapshot = snapshot(&source, WORLD);
     let found = Engine::new().get(&*snapshot, &Analysis);
-    let all = of_analysis(&snapshot, found.iter(), &source.source);
+    let mut taken = Diagnostic::new(
+        "PIL0513",
+        Severity::Warning,
+        "another namespace has the host",
+    );
+    taken.object = found[0].diagnostic.object.clone();
+    // One for each host.
+    let derived = [taken.clone(), taken];
+    let of_source = |source: &SourceId| {
+        let analysed = found.iter().map(|f| &f.diagnostic);
+        of_analysis(&snapshot, analysed, &derived, source)
+    };
+    assert!(of_source(&Owner::new(1, "folder").source).is_empty());
+    let all = of_source(&source.source);
     let of = |kind, name: &str| {
         let name = ObjectName::new("shop", name);
         let wanted = &all[&ObjectKey { kind, name }];
@@ -55,12 +68,13 @@ fn findings_are_written_to_istios_kinds_of_the_place() {
         "level": "ERROR",
         "type": {"code": "IST0101"},
         "documentationUrl": "https://istio.io/v1.32/docs/reference/config/analysis/ist0101/",
+    }, {
+        "level": "WARNING",
+        "type": {"code": "PIL0513"},
     }]);
     assert_eq!(of(Kind::VirtualService, "bad"), (4, message));
     assert_eq!(of(Kind::ServiceEntry, "out"), (0, Value::Null));
     assert_eq!(all.size(), 3, "no other kinds");
-    let elsewhere = Owner::new(1, "folder").source;
-    assert!(of_analysis(&snapshot, found.iter(), &elsewhere).is_empty());
 }
 
 #[test]
