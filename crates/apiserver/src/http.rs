@@ -297,7 +297,7 @@ fn bearer(header: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())
 }
 
-/// Finds out who asks and, only when that is known, takes the body and reads it.
+/// Finds out who asks and, only when that is known, reads the body. What is not read whole stays in `body`.
 async fn read(
     parts: &http::request::Parts,
     body: &mut Option<Incoming>,
@@ -358,7 +358,7 @@ async fn read(
         held.request = Some(share.ok_or_else(Failure::too_many)?);
     }
     if !matches!(parts.method, Method::GET | Method::HEAD)
-        && let Some(unread) = body.take()
+        && let Some(unread) = body
     {
         let stated = unread.size_hint().exact();
         let size = stated.map_or(LARGEST_BODY, |n| usize::try_from(n).unwrap_or(usize::MAX));
@@ -368,6 +368,7 @@ async fn read(
         let share = port.bodies.take_many((), size);
         held.body = Some(share.ok_or_else(Failure::too_many)?);
         request.body = whole(unread, api.limits().body).await?;
+        *body = None;
     }
     Ok((request, held))
 }
@@ -379,7 +380,7 @@ fn too_large() -> Failure {
 }
 
 /// All of a body.
-async fn whole(body: Incoming, patience: Duration) -> Result<bytes::Bytes, Failure> {
+async fn whole(body: &mut Incoming, patience: Duration) -> Result<bytes::Bytes, Failure> {
     let limited = Limited::new(body, LARGEST_BODY).collect();
     match tokio::time::timeout(patience, limited).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),

@@ -10,10 +10,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::api::Body;
@@ -25,6 +27,10 @@ const GRACE: Duration = Duration::from_secs(5);
 const WINDOW: u32 = 256 << 10;
 /// The largest head of a request of HTTP/1.
 const HEAD: usize = 64 << 10;
+/// How much is read on of what nobody wants, behind an answer.
+const DISCARDED: usize = 16 << 20;
+/// How long it is read on.
+const DISCARDING: Duration = Duration::from_secs(5);
 /// What is kept of an answer that is on its way, per stream.
 const SENDING: usize = 64 << 10;
 /// An answer that waits for nothing from its client.
@@ -52,8 +58,8 @@ pub(super) struct Answer {
     number: u64,
     traffic: Arc<Traffic>,
     _request: Option<Share<Arc<str>>>,
-    /// What the client sends and nobody reads: its stream is ended when the answer is, and not before.
-    _unread: Option<Incoming>,
+    /// What the client sends and nobody wants: its stream is not ended before the answer is taken.
+    unread: Option<Incoming>,
 }
 
 /// A request that is being answered.
@@ -148,7 +154,7 @@ impl Begun {
             number: self.number,
             traffic: self.traffic.clone(),
             _request: request,
-            _unread: unread,
+            unread,
         }
     }
 }
@@ -164,7 +170,28 @@ impl Drop for Begun {
 impl Drop for Answer {
     fn drop(&mut self) {
         self.traffic.end(self.number);
+        let unread = self.unread.take().filter(|body| !body.is_end_stream());
+        if let (Some(unread), Ok(runtime)) = (unread, Handle::try_current()) {
+            runtime.spawn(discard(unread));
+        }
     }
+}
+
+/// Reads on for a while behind an answer: a client that looks for it only when it has sent everything would find a broken connection
+/// in its place.
+async fn discard(mut body: Incoming) {
+    let reading = async {
+        let mut room = DISCARDED;
+        while let Some(Ok(frame)) = body.frame().await {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            match room.checked_sub(length) {
+                Some(left) => room = left,
+                None => return,
+            }
+        }
+    };
+    // Whoever sends more, or more slowly, is cut off.
+    let _ = tokio::time::timeout(DISCARDING, reading).await;
 }
 
 impl http_body::Body for Answer {

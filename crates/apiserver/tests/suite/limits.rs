@@ -11,6 +11,9 @@ use apiserver::http::{Security, serve};
 use apiserver::limits::Limits;
 use apiserver::pki::{Files, Given, server_names};
 use apiserver::store::{Author, Expect, Keep, ObjectId, Op, Store};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
@@ -259,6 +262,58 @@ async fn nobody_is_read_from_who_has_not_said_who_they_are() {
         stream.write_all(text.as_bytes()).await.unwrap();
         let said = answer(&mut stream).await;
         assert!(said.starts_with("HTTP/1.1 401"), "{header:?}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_sends_too_much_learns_so_when_all_is_sent() {
+    let port = Port::start(Limits::default()).await;
+    let line = format!("POST {}", crate::MAPS);
+    let large = vec![b' '; 4 << 20];
+    let mut chunked = format!("{:x}\r\n", large.len()).into_bytes();
+    chunked.extend(&large);
+    chunked.extend(b"\r\n0\r\n\r\n");
+    let stated = format!("Content-Length: {}\r\n\r\n", large.len());
+    for (head, body) in [
+        (&*stated, &large),
+        ("Transfer-Encoding: chunked\r\n\r\n", &chunked),
+    ] {
+        // As curl does, which reads nothing until it has sent everything.
+        let mut stream = port.ask(&line, ANN, head).await;
+        stream.write_all(body).await.unwrap();
+        stream.flush().await.unwrap();
+        let said = answer(&mut stream).await;
+        assert!(said.starts_with("HTTP/1.1 413"), "{head}: {said}");
+        let next = format!(
+            "GET /version HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ANN}\r\n\r\n"
+        );
+        stream.write_all(next.as_bytes()).await.unwrap();
+        let mut all = String::new();
+        while !all.contains("HTTP/1.1 200") {
+            let said = answer(&mut stream).await;
+            assert!(!said.is_empty(), "{head}: the connection is closed");
+            all += &said;
+        }
+    }
+    // HTTP/2: the stream ends as it should, and the connection stays.
+    let stream = TokioIo::new(port.tls().await);
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)
+            .await
+            .unwrap();
+    tokio::spawn(connection);
+    for _ in 0..3 {
+        let request = http::Request::builder()
+            .method("POST")
+            .uri(format!("https://localhost{}", crate::MAPS))
+            .header("authorization", format!("Bearer {ANN}"))
+            .body(Full::new(Bytes::from(large.clone())))
+            .unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), 413);
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let said: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(said["reason"], "RequestEntityTooLarge", "{said}");
     }
 }
 
