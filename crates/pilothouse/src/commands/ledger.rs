@@ -14,7 +14,9 @@ use clap::Args;
 use disk::private::{self, FolderDraft};
 use http::Method;
 use serde_json::Value;
+use server::judged;
 
+use super::input::operator_features;
 use super::text::counted;
 use manifests::Manifests;
 
@@ -417,6 +419,10 @@ pub(crate) async fn import(options: ImportOptions, out: &mut impl Write) -> anyh
         _ => 2,
     });
     let local = Local::open(&options.data.data).await?;
+    if let Local::File(api) = &local {
+        let features = operator_features();
+        api.set_further_rules(move |object| judged::of_one(&features, object));
+    }
     let mut known: Vec<(String, Value)> = Vec::new();
     let (mut done, mut refused) = (0, rejected.len());
     for object in &objects {

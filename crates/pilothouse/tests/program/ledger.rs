@@ -147,3 +147,15 @@ fn an_import_applies_nothing_of_a_document_in_which_a_key_stands_twice() {
     let history = said(&data, &["history"]);
     assert!(!history.contains("configmaps shop/b"), "{history}");
 }
+
+#[test]
+fn what_validate_finds_an_error_is_not_imported_without_a_server_either() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, folder) = folders(dir.path());
+    let ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: web\n  namespace: shop\n  annotations: {nginx.ingress.kubernetes.io/whitelist-source-rnage: 10.0.0.0/8}\nspec:\n  ingressClassName: nginx\n  rules:\n  - http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}\n";
+    fs::write(folder.join("a.yaml"), ingress).unwrap();
+    let output = run(&data, &["import", folder.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("0 objects applied, 1 refused."), "{said}");
+    assert!(said.contains("whitelist-source-rnage"), "{said}");
+}
