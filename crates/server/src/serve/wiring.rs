@@ -203,8 +203,7 @@ impl Wiring<'_> {
         };
         let (api, namespace) = (&self.options.api, &self.options.namespace);
         let judging = (self.shadows, self.features.clone());
-        let (owner, api) =
-            crate::api::start(asked, api, namespace, judging, self.stop).await?;
+        let (owner, api) = crate::api::start(asked, api, namespace, judging, self.stop).await?;
         let store = api.store().clone();
         // Set here only.
         let _ = self.store.set(api.clone());
