@@ -368,13 +368,7 @@ impl Stream {
             self.settled.insert(ty);
         }
         let Some(content) = prepared.content.clone() else {
-            let holds = || {
-                Action::Event(Event::Holds {
-                    ty,
-                    revision: published.revision,
-                })
-            };
-            out.extend((first && stated).then(holds));
+            out.extend((first && stated).then(|| holds(ty, published)));
             return;
         };
         self.last_nonce += 1;
@@ -519,4 +513,10 @@ impl Stream {
             }
         }
     }
+}
+
+/// Says that the client came back with all that it asks for.
+fn holds(ty: TypeUrl, published: &Published) -> Action {
+    let revision = published.revision;
+    Action::Event(Event::Holds { ty, revision })
 }
