@@ -420,7 +420,8 @@ pub(crate) async fn import(options: ImportOptions, out: &mut impl Write) -> anyh
     });
     let local = Local::open(&options.data.data).await?;
     if let Local::File(api) = &local {
-        let features = operator_features();
+        // `validate` reports what is wrong with variables.
+        let (features, _) = operator_features();
         api.set_further_rules(move |object| judged::of_one(&features, object));
     }
     let mut known: Vec<(String, Value)> = Vec::new();

@@ -198,7 +198,7 @@ fn a_server_that_is_refused_takes_no_names() {
         refused(&case),
         [
             "Gateway evil/web spec.servers[1]: the server is not served on port 443: Gateway evil/web has a server whose port has the \
-             same name; give this one another",
+             same name",
             "Gateway shop/web spec.servers[0]: the server is not served on port 443: Gateway evil/web has TLS for a.example.com there",
         ]
     );
