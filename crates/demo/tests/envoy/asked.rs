@@ -85,9 +85,13 @@ impl Edge {
     async fn start(rig: &Rig, asked: &[(&str, EdgeRoute)]) -> Self {
         // Tests say by a header which address a client has.
         let topology = "defaultConfig: {gatewayTopology: {numTrustedProxies: 1}}";
-        // Backends are on this machine.
+        // Backends are on this machine, and Ingresses of every namespace are served at this gateway.
+        let features = Features {
+            edge_namespace: "edge".into(),
+            ..Features::from_env(as_istiod())
+        };
         let settings = Settings {
-            features: Arc::new(Features::from_env(as_istiod())),
+            features: Arc::new(features),
             ..settings(topology)
         };
         let mut world = World::new(settings);
