@@ -1,6 +1,6 @@
 //! What Ingresses are charged to the budget of their namespace: each path of each host is a route, and one more for probes.
 
-use model::budget::charge;
+use model::budget::{ROUTE_BYTES, charge};
 use model::kinds::knative::Ingress;
 use model::{Age, Diagnostic, ObjectName};
 
@@ -9,10 +9,6 @@ use super::rules::RulesOf;
 use crate::budget::{self, Charge, Charging};
 use crate::reader::{Derive, Reader};
 use crate::strata::Routes;
-
-/// What a path is charged beside what it says: its routes for clients and for probes, at the gateways of two namespaces, and the Gateway,
-/// the rules and the status that are made of its Ingress.
-const PATH_BYTES: usize = 12 << 10;
 
 /// Whether nothing of the namespace's budget is left for an Ingress.
 pub(super) fn is_over(read: &Reader<'_, '_, Routes>, ingress: &ObjectName) -> bool {
@@ -46,8 +42,8 @@ impl Derive for IngressCharge {
             return Charge::default();
         };
         let made = rules.by_place.values().map(|rules| {
-            let paths = rules.paths.len().saturating_mul(PATH_BYTES);
-            rules.weight.saturating_add(paths)
+            let routes = rules.paths.len().saturating_mul(2 * ROUTE_BYTES);
+            rules.weight.saturating_add(routes)
         });
         let first = rules.by_place.values().next();
         Charge {
