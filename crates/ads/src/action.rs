@@ -69,7 +69,7 @@ pub enum Event {
         /// Whether [`resources`](Event::Nack::resources) are those to blame, which are not sent again until they change.
         blamed: bool,
     },
-    /// The client came back with all that it asks for, in the versions that there are: nothing is sent until something changes.
+    /// The client reconnected with current versions of everything it subscribes to: nothing is sent until something changes.
     Holds {
         /// Of this type.
         ty: TypeUrl,

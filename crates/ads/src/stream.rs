@@ -515,7 +515,7 @@ impl Stream {
     }
 }
 
-/// Says that the client came back with all that it asks for.
+/// Reports that the client reconnected with current versions of everything it subscribes to.
 fn holds(ty: TypeUrl, published: &Published) -> Action {
     let revision = published.revision;
     Action::Event(Event::Holds { ty, revision })

@@ -19,7 +19,7 @@ const TYPED_POLICY: u32 = 41;
 /// The policy of clusters that choose endpoints themselves.
 const CLUSTER_PROVIDED: u64 = 6;
 
-/// A way to find endpoints of which Envoy's code asks something.
+/// A type of cluster discovery for which Envoy's code has requirements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Discovery {
     Static,

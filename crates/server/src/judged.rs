@@ -22,13 +22,13 @@ pub fn judge(objects: Vec<AnyObject>) -> Vec<Diagnostic> {
     found
 }
 
-/// What is wrong with Ingresses of ingress-nginx: those of the classes, or of all that are its own where none is named.
+/// What is wrong with Ingresses of ingress-nginx. Judges those of `classes` or, if there are none, of ingress-nginx's own classes.
 fn of_nginx(objects: Vec<AnyObject>, classes: &[String]) -> impl Iterator<Item = Diagnostic> {
     let found = alone::findings(objects, classes).into_iter();
     found.map(|found| found.help("judged as a server with `--ingress-class nginx` does"))
 }
 
-/// All that is wrong with one object, whatever else there is, for a server with these features.
+/// Every fault that one object has by itself, on a server with these features.
 pub fn of_one(features: &Features, object: &AnyObject) -> Vec<Diagnostic> {
     let mut found = of_values(object);
     found.extend(of_endpoints(features, object));

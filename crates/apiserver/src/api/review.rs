@@ -45,7 +45,7 @@ pub(super) async fn answer(
     Ok(body::json(StatusCode::CREATED, &object))
 }
 
-/// All that whoever asks may do in a namespace, and in the cluster.
+/// The rules of what the caller may do in a namespace and in the cluster.
 fn rules(api: &Api, request: &Request, asked: &Value) -> Result<Value, Failure> {
     let namespace = asked["namespace"].as_str().unwrap_or_default();
     if namespace.is_empty() {

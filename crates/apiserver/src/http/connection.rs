@@ -27,9 +27,9 @@ const GRACE: Duration = Duration::from_secs(5);
 const WINDOW: u32 = 256 << 10;
 /// The largest head of a request of HTTP/1.
 const HEAD: usize = 64 << 10;
-/// How much is read on of what nobody wants, behind an answer.
+/// How many bytes of an unwanted body are discarded after the response.
 const DISCARDED: usize = 16 << 20;
-/// How long it is read on.
+/// How long they are discarded.
 const DISCARDING: Duration = Duration::from_secs(5);
 /// What is kept of an answer that is on its way, per stream.
 const SENDING: usize = 64 << 10;
@@ -58,7 +58,7 @@ pub(super) struct Answer {
     number: u64,
     traffic: Arc<Traffic>,
     _request: Option<Share<Arc<str>>>,
-    /// What the client sends and nobody wants: its stream is not ended before the answer is taken.
+    /// The rest of a request body that was not read. The stream stays open until the client has the response.
     unread: Option<Incoming>,
 }
 
@@ -177,8 +177,8 @@ impl Drop for Answer {
     }
 }
 
-/// Reads on for a while behind an answer: a client that looks for it only when it has sent everything would find a broken connection
-/// in its place.
+/// Discards the rest of a body for a while: a client that reads the response only after it has sent everything would otherwise find a
+/// broken connection.
 async fn discard(mut body: Incoming) {
     let reading = async {
         let mut room = DISCARDED;
@@ -190,7 +190,7 @@ async fn discard(mut body: Incoming) {
             }
         }
     };
-    // Whoever sends more, or more slowly, is cut off.
+    // A client that sends more, or more slowly, is disconnected.
     let _ = tokio::time::timeout(DISCARDING, reading).await;
 }
 

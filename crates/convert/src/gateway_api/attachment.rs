@@ -63,7 +63,7 @@ impl Derive for AttachmentsOf {
     }
 }
 
-/// The attachments of a route, whosever its hosts are. Nobody asks for them where hosts have no owners.
+/// The attachments of a route before owners of hosts are considered. Derived only with `--owned-hosts`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct BudgetedOf(ObjectKey);
 

@@ -1,5 +1,5 @@
-//! What of a server is not served whatever other Gateways the proxy has: an address or a file that is not allowed, a port that proxies
-//! listen on themselves, a host that no client could ask for.
+//! Servers of a Gateway, and hosts of them, that are not served whatever other Gateways the proxy has: because of an address or a file
+//! that is not allowed, a port that proxies listen on themselves, or a host that no client could request.
 
 use std::sync::Arc;
 
@@ -87,8 +87,8 @@ impl Stated<'_> {
     }
 }
 
-/// What of a Gateway that somebody wrote no proxy serves, whoever has the proxy and whatever else selects it. A proxy of the Gateway's
-/// own namespace may have the files that it names.
+/// Findings about servers and hosts of a written Gateway that no proxy serves, whatever else the proxy has. Files are not among them: a
+/// proxy of the Gateway's own namespace may have them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ServedNowhere(pub ObjectName);
 

@@ -7,7 +7,7 @@
 //! `bank` as well, and `*/a.example.com` leaves it to the first VirtualService that claims it. VirtualServices claim only what
 //! Gateways leave open so, and what a server for `*` serves.
 //!
-//! `*` belongs to somebody too, but no host is below it. The root namespace is the operator's, and may say anything. What is
+//! `*` has an owner too, who does not own more specific hosts. The root namespace is the operator's, and may say anything. What is
 //! made from the Gateway API claims hosts but is not asked: its listeners say who may attach, and whose the hosts of its routes are is
 //! decided where these are made (`convert::gateway_api::attachment::owned`).
 
@@ -295,9 +295,9 @@ impl Owners {
     }
 }
 
-/// What a server of a Gateway says of a host.
+/// What a server of a Gateway configures for a host.
 const OF_SERVERS: &str = "TLS settings and listeners";
-/// What a VirtualService says of a host.
+/// What a VirtualService configures for a host.
 const OF_RULES: &str = "routes";
 
 /// Why an author may say nothing of that sort about a host to which there are these claims, and which grant would let it. The age is

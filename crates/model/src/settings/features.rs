@@ -56,7 +56,7 @@ macro_rules! declare_features {
                 $(Feature { name: $name, default: stringify!($default), help: $help }),*
             ];
 
-            /// Sets the flag of a name, and says what of the value it took; `None` where there is no such flag.
+            /// Sets the flag with this name. Returns what was wrong with the value; `None` if no flag has the name.
             fn set<'v>(&mut self, name: &str, value: &'v str) -> Option<Taken<'v>> {
                 match name {
                     $($name => Some(take(&mut self.$field, value)),)*

@@ -33,7 +33,7 @@ pub struct TypeState {
     pub acked_at: Option<SystemTime>,
     /// What the proxy said when it refused the newest response, its beginning.
     pub refused: Option<Arc<str>>,
-    /// The proxy came back with all that it asks for, and was sent nothing since.
+    /// The proxy reconnected with current versions of everything it subscribes to, and has been sent nothing since.
     pub holds: bool,
     /// What the proxy asks for.
     pub selection: Option<Selection>,

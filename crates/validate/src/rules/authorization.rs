@@ -118,7 +118,7 @@ fn custom(rule: &Rule, at: &At<'_>, report: &mut Report) {
     }
 }
 
-/// Names of peers with the scheme of their URI. It is put before what a rule states, so such a name is nobody's.
+/// Principals that state the scheme `spiffe://`. Istio puts it before the principal of a rule, so these match no peer.
 fn without_scheme(values: &[String], at: &At<'_>, report: &mut Report) {
     const SCHEME: &str = "spiffe://";
     for (at, value) in at.each(values) {

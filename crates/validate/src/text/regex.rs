@@ -66,7 +66,7 @@ pub fn program_size(pattern: &str) -> Result<u64, String> {
     Ok(read?.size)
 }
 
-/// The text that stands in place of all that an expression matches of a path.
+/// The text that replaces every match of an expression in a path.
 ///
 /// # Errors
 ///
@@ -95,7 +95,7 @@ pub fn substitution(pattern: &str, text: &str) -> Check {
     Ok(())
 }
 
-/// The most bytes that a path has after a text took the place of all that an expression matches.
+/// The most bytes that a path may have after every match of an expression was replaced.
 pub fn rewritten_size(pattern: &str, text: &str) -> usize {
     let (is_choice, least) = parse::read(pattern).map_or((true, 0), |e| (e.is_choice, e.least));
     let matches = if !is_choice && matches_once(pattern) {

@@ -19,7 +19,7 @@ pub(super) fn find(name: &str) -> Option<&'static Known> {
     KNOWN.get(at)
 }
 
-/// The known annotation that a misspelt name most likely stands for.
+/// The known annotation closest to a misspelt name.
 pub(super) fn nearest(name: &str) -> Option<&'static str> {
     model::parse::nearest(name, KNOWN.iter().map(|known| known.name))
 }

@@ -1,14 +1,14 @@
-//! Whose the hosts of routes at a Gateway are, where `--owned-hosts` gives them owners.
+//! Which namespace owns a host of a Gateway, with `--owned-hosts`.
 //!
 //! A host of a Gateway belongs to the namespace of the oldest HTTPRoute or GRPCRoute that serves it there, and so does every host
 //! below a wildcard that such a route states. A ListenerSet of another namespace than the Gateway's claims what its listeners have
 //! for themselves. A route of another namespace serves nothing of it, unless a ReferenceGrant of the owner's namespace lets it
-//! refer to what claims the host, or the Gateway says so: a listener for exactly that host shares it with whoever may attach. One
-//! for a wildcard, or for no host, only says who may attach.
+//! refer to what claims the host, or the Gateway says so: a listener for exactly that host shares it with every namespace that may
+//! attach. A listener for a wildcard, or without a host, only says who may attach.
 //!
 //! The Gateway's own namespace decides who attaches at all, and the root namespace is the operator's: both may say anything. A
-//! wildcard of the Gateway's own namespace claims nothing below it, as its listener let others in there. `*` belongs to somebody
-//! too, but no host is below it.
+//! wildcard of the Gateway's own namespace claims nothing below it, since its listener admits others there. `*` has an owner
+//! too, who does not own more specific hosts.
 //!
 //! Claims go by what routes attach to before any of this, so that no owner depends on another.
 
@@ -150,7 +150,7 @@ impl At<'_> {
         !host.is_empty() && !host.starts_with('*')
     }
 
-    /// Whether the Gateway's author shares its host with whoever may attach.
+    /// Whether the Gateway's author shares the listener's host with every namespace that may attach.
     fn is_shared(&self) -> bool {
         self.is_exact() && self.parent.name.namespace == self.gateway.namespace
     }
@@ -315,7 +315,7 @@ impl ClaimsAt {
             };
             for stated in attachment.hosts.iter() {
                 let states = canonical(stated) == *self.host;
-                // What is shared with all that attach, nobody claims in passing.
+                // A route at a listener that is shared claims nothing.
                 if at.served(stated).as_deref() == Some(&*self.host) && (states || !at.is_shared())
                 {
                     is_stated = Some(states || is_stated == Some(true));

@@ -1,9 +1,9 @@
 //! What several objects want and only one has: hosts, addresses, and the ports of gateways, as generation finds it.
 //!
-//! Who has a port of a gateway depends on the namespace of its proxy, its labels and its Services. So it is told for the proxies
-//! that the files have Pods or Deployments of, with the credentials that these do not get. Of Gateways whose selector chooses none of
-//! these it is told where nothing depends on the proxy: all Gateways that it may serve are of one namespace. What no proxy would serve
-//! is told of every Gateway.
+//! Who has a port of a gateway depends on the namespace of its proxy, its labels and its Services. So findings
+//! are reported for the proxies that have Pods or Deployments in the files, credentials that these do not get among them. A Gateway whose
+//! selector matches none of these has findings only where nothing depends on the proxy: if all Gateways that the proxy may serve are of
+//! one namespace. What no proxy would serve is reported for every Gateway.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -87,7 +87,7 @@ pub(super) fn find(engine: &Engine<Snapshot>, snapshot: &Snapshot) -> Found {
     }
 }
 
-/// What to add to the files where nobody can say which proxies Gateways with these selectors are for.
+/// The advice to add Deployments to the files, if they do not show which proxies these selectors select.
 fn advice(unknown: &[&Selector]) -> Option<String> {
     let first = unknown.first()?;
     let pairs = first.iter().map(|(key, value)| format!("{key}={value}"));
@@ -118,7 +118,7 @@ fn selectors(snapshot: &Snapshot) -> Selectors {
     all
 }
 
-/// The proxies that Gateways select, and the selectors of which nobody can say whose the proxies are.
+/// The proxies that Gateways select, and the selectors whose proxies the files do not show.
 fn proxies<'s>(snapshot: &Snapshot, selectors: &'s Selectors) -> (Proxies, Vec<&'s Selector>) {
     // By one of the labels that each asks for: few workloads have it.
     let mut by_label: BTreeMap<(&str, &str), Vec<&Selector>> = BTreeMap::new();
